@@ -1,0 +1,172 @@
+"""The command line of scripts/: `name=value` in, a checked dataclass out, one last line of results.
+
+A script's settings are a dataclass; a field's `metadata={"help": ...}` explains it. Training
+commands with configuration groups use `common.config` instead.
+"""
+
+import dataclasses
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from rich.table import Table
+
+from common import schema as schemas
+from common.errors import ConfigError, reported
+from common.files import to_plain
+from common.statistics import Estimate
+
+if TYPE_CHECKING:
+    from common.runs import Run
+
+T = TypeVar("T")
+
+
+def parse(schema: type[T], description: str, argv: Sequence[str] | None = None) -> T:
+    """An instance of the dataclass `schema` from `name=value` arguments (default: `sys.argv`).
+
+    Values are YAML (`true`, `0.5`, `[1,2]`, `null`), nested fields dotted; a field that holds text
+    takes it as it is. `--help` prints `description` and every field and exits with 0. Raises
+    `ConfigError` for anything that does not fit, with the nearest real name.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if {"--help", "-h"} & set(arguments):
+        print(inspect.cleandoc(description), describe(schema), sep="\n\n")
+        sys.exit(0)
+    settings: dict[str, Any] = {}
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if not equals or not name.strip("-"):
+            raise ConfigError(f"'{argument}': write name=value (--help lists the names)")
+        if name.startswith("-"):
+            raise ConfigError(f"'{argument}': write {argument.lstrip('-')}, without dashes")
+        value = _value(schemas.type_at(schema, name), text, argument)
+        *groups, last = name.split(".")
+        node = settings
+        for group in groups:
+            node = node.setdefault(group, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"'{argument}': {group} was given another value before")
+        node[last] = value
+    return schemas.build(schema, settings)
+
+
+def describe(schema: type) -> str:
+    """Every setting of `schema` as text: name, default or `required`, type and help."""
+    lines = ["Settings (name=value):"]
+    rows = list(_rows(schema, ""))
+    width = max((len(name) for name, _, _ in rows), default=0)
+    for name, kind, text in rows:
+        lines.append(f"  {name:<{width}}  {kind}")
+        if text:
+            lines.append(f"  {'':<{width}}    {text}")
+    return "\n".join(lines)
+
+
+def run_main(main: Callable[[], Any]) -> None:
+    """Call a script's `main` and exit: 0 when it did what was asked, 2 for a `UserError`.
+
+    Prints `error: ...` instead of a traceback for what the person at the keyboard can mend;
+    Ctrl-C exits with 130. A bug keeps its traceback and exits with 1.
+    """
+    with reported():
+        sys.exit(main())
+
+
+def finish(metrics: Mapping[str, Any], run: "Run | None" = None, name: str = "result") -> None:
+    """Report a script's results: `<name>.json` in the run directory, and the last printed line.
+
+    The line has space-separated `name=value` pairs: floats to six digits, booleans in lower case,
+    None as null, an `Estimate` by its mean, text quoted for a shell where needed.
+    """
+    if run is not None:
+        run.write_json(f"{name}.json", metrics)
+    print(*(f"{key}={_printed(value)}" for key, value in metrics.items()), flush=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """Print `rows` under `columns`, the first column left-aligned, floats to four digits."""
+    grid = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        grid.add_column(column, justify="right" if index else "left")
+    for row in rows:
+        grid.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 1_000  # a file or pipe has no width to fit into
+    console.print(grid)
+
+
+def _value(hint: Any, text: str, argument: str) -> Any:
+    if schemas.accepts_text(hint):
+        if text == "null" and schemas.accepts_none(hint):
+            return None
+        return text
+    try:
+        return OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))["value"]
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"cannot read '{argument}': {error}") from None
+
+
+def _printed(value: Any) -> str:
+    plain = to_plain(value.mean if isinstance(value, Estimate) else value, finite=False)
+    match plain:
+        case None:
+            return "null"
+        case bool():
+            return str(plain).lower()
+        case float():
+            return f"{plain:.6g}"
+    return shlex.quote(str(plain))
+
+
+def _rows(schema: type, prefix: str) -> Iterable[tuple[str, str, str]]:
+    hints = schemas.field_types(schema)
+    for field in dataclasses.fields(schema):
+        if not field.init:
+            continue
+        name = f"{prefix}{field.name}"
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            yield from _rows(hint, f"{name}.")
+            continue
+        yield name, f"{_default(field)}  ({_type_name(hint)})", field.metadata.get("help", "")
+
+
+def _default(field: dataclasses.Field) -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    elif field.default is not dataclasses.MISSING:
+        value = field.default
+    else:
+        return "required"
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case Path() | str():
+            return str(value) or "''"
+    return repr(to_plain(value))
+
+
+def _type_name(hint: Any) -> str:
+    if hint is type(None):
+        return "null"
+    arguments = get_args(hint)
+    origin = get_origin(hint)
+    if origin is None:
+        return getattr(hint, "__name__", str(hint))
+    if origin in (list, tuple, dict):
+        inner = ", ".join("..." if a is Ellipsis else _type_name(a) for a in arguments)
+        return f"{origin.__name__}[{inner}]"
+    if all(not isinstance(argument, type) and not get_origin(argument) for argument in arguments):
+        return "|".join(str(argument) for argument in arguments)  # Literal
+    return "|".join(_type_name(argument) for argument in arguments)

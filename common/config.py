@@ -1,0 +1,204 @@
+"""Hydra composes, dataclasses check: the way every training command gets its configuration.
+
+Hydra's groups and overrides stay as users know them (`env=race ppo.clip=0.1 --multirun`). What it
+lets pass is refused here: a misspelt key, also when added with `+`, an unknown group option, a
+value of the wrong type or out of range. Its own output directories and log files are switched off,
+because `common.runs` owns run directories.
+"""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from common import schema as schemas
+from common.cli import describe
+from common.errors import ConfigError, reported
+from common.files import to_plain
+
+T = TypeVar("T")
+
+CONF_DIR = Path(__file__).resolve().parents[1] / "conf"
+"""The configuration groups beside the packages of a source checkout or an editable install."""
+
+# Hydra's side effects that common.runs replaces; a user's own hydra.* override still wins.
+_QUIET_HYDRA = {
+    "hydra.output_subdir": "null",
+    "hydra.run.dir": ".",
+    "hydra.sweep.dir": "runs/sweeps/${now:%Y-%m-%d_%H-%M-%S}",
+    "hydra.sweep.subdir": ".",
+    "hydra.job.chdir": "false",
+    "hydra/job_logging": "none",
+    "hydra/hydra_logging": "none",
+}
+
+
+def validate(cfg: DictConfig | Mapping[str, Any], schema: type[T]) -> T:
+    """The composed `cfg` as an instance of the dataclass `schema`, interpolations resolved.
+
+    Raises `ConfigError` naming the full dotted key: unknown (with the nearest real key), missing,
+    of the wrong type, or out of the range that a dataclass's `__post_init__` checks.
+    """
+    try:
+        config = cfg if isinstance(cfg, DictConfig) else OmegaConf.create(dict(cfg))
+        data = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(error)) from None
+    return schemas.build(schema, data)
+
+
+def check_overrides(
+    argv: Sequence[str], schema: type, config_dir: Path = CONF_DIR
+) -> tuple[list[str], list[str]]:
+    """Check a command line (without the program) before Hydra composes anything from it.
+
+    Returns the overrides and the flags to hand to Hydra. An override of a key that `schema` has
+    comes back as `++key=value`, so that it works whether or not a YAML file spells the key out.
+    Raises `ConfigError` for a key that `schema` lacks, however it is prefixed, for the removal
+    (`~`) of a key, and for a group option that has no file.
+    """
+    parser = get_args_parser()
+    arguments = parser.parse_intermixed_args(list(argv))
+    if arguments.experimental_rerun is not None:
+        raise ConfigError("--experimental-rerun unpickles a file, which could run anything in it")
+    directories = [Path(arguments.config_path or config_dir)]
+    if arguments.config_dir is not None:
+        directories.append(Path(arguments.config_dir))
+    overrides = [_checked(text, schema, directories) for text in arguments.overrides]
+    flags = list(argv)
+    for text in arguments.overrides:
+        flags.remove(text)
+    return overrides, flags
+
+
+def hydra_entry(
+    config_name: str, schema: type[T], config_dir: Path = CONF_DIR
+) -> Callable[[Callable[[T, dict[str, Any]], Any]], Callable[[], None]]:
+    """Decorate `fn(config, resolved)` to become a training command's `main()`.
+
+    `config` is the validated instance of `schema`, `resolved` the same as plain data (every
+    default included), for `Run.create`. Errors for people end with `error: ...` and exit code 2.
+    """
+
+    def decorate(fn: Callable[[T, dict[str, Any]], Any]) -> Callable[[], None]:
+        @functools.wraps(fn)
+        def main() -> None:
+            with reported():
+                _compose_and_call(fn, config_name, schema, config_dir, sys.argv[1:])
+
+        return main
+
+    return decorate
+
+
+def _compose_and_call(
+    fn: Callable[[T, dict[str, Any]], Any],
+    config_name: str,
+    schema: type[T],
+    config_dir: Path,
+    argv: Sequence[str],
+) -> None:
+    overrides, flags = check_overrides(argv, schema, config_dir)
+    program = sys.argv
+    called = False
+
+    def task(cfg: DictConfig) -> Any:
+        nonlocal called
+        with reported():  # inside, or Hydra prints its own report first
+            config = validate(cfg, schema)
+            called = True
+            sys.argv = program  # what the person typed is what a manifest records
+            return fn(config, to_plain(config, finite=False))
+
+    if not config_dir.is_dir():
+        raise ConfigError(f"{config_dir}: no configuration found; install with pip install -e .")
+    if {"--help", "-h"} & set(flags):
+        print(inspect.cleandoc(fn.__doc__ or config_name), describe(schema), sep="\n\n")
+    given = {text.lstrip("+~").partition("=")[0] for text in overrides}
+    quiet = [f"{key}={value}" for key, value in _QUIET_HYDRA.items() if key not in given]
+    quiet.append(f"hydra.job.name={config_name}")
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise, so that we do the reporting
+    # Flags last: argparse would take an override after `--info` for its value.
+    sys.argv = [program[0], *quiet, *overrides, *flags]
+    try:
+        hydra.main(version_base="1.3", config_path=str(config_dir), config_name=config_name)(task)()
+    except (HydraException, OmegaConfBaseException) as error:
+        if called:
+            raise  # a bug in fn
+        raise ConfigError(_message(error)) from None
+    finally:
+        sys.argv = program
+
+
+def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(f"cannot read '{text}' as name=value: {error}") from None
+    key = override.key_or_group
+    if key.partition(".")[0].partition("/")[0] == "hydra":
+        return text
+    value = None if override.is_delete() else override.value()
+    options = _group_options(key, directories)
+    if options and not isinstance(value, dict):
+        _check_options(override, options)
+        return text
+    if "/" in key:
+        groups = ", ".join(_groups(directories))
+        raise ConfigError(f"unknown configuration group '{key}'; groups: {groups}")
+    _check_key(schema, key, value)
+    if override.is_delete():
+        raise ConfigError(f"'{text}': a key cannot be removed; set it with {key}=value")
+    return "++" + text.lstrip("+")
+
+
+def _check_key(schema: type, key: str, value: Any) -> None:
+    schemas.type_at(schema, key)
+    if isinstance(value, dict):
+        for name, member in value.items():
+            _check_key(schema, f"{key}.{name}", member)
+
+
+def _check_options(override: Override, options: Sequence[str]) -> None:
+    value = override.value()
+    chosen = value.list if isinstance(value, ChoiceSweep) else value
+    for option in chosen if isinstance(chosen, list) else [chosen]:
+        option = option.text if isinstance(option, QuotedString) else option
+        if isinstance(option, str) and option.removesuffix(".yaml") not in options:
+            raise schemas.unknown_choice(override.key_or_group, option, options)
+
+
+def _group_options(group: str, directories: Sequence[Path]) -> list[str]:
+    return sorted(
+        file.relative_to(directory / group).with_suffix("").as_posix()
+        for directory in directories
+        for file in (directory / group).rglob("*.yaml")
+    )
+
+
+def _groups(directories: Sequence[Path]) -> list[str]:
+    return sorted(
+        {
+            file.parent.relative_to(directory).as_posix()
+            for directory in directories
+            for file in directory.rglob("*.yaml")
+        }
+        - {"."}
+    )
+
+
+def _message(error: Exception) -> str:
+    cause = error.__cause__
+    detail = f"\n{cause}" if isinstance(cause, OmegaConfBaseException) else ""
+    return f"{error}{detail}".replace("'++", "'")  # our prefix, not the user's

@@ -1,0 +1,55 @@
+"""Errors meant for the person at the keyboard, as opposed to bugs in this program."""
+
+import errno
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# The machine refused, not the code: a traceback would tell the reader nothing that the path and
+# the reason do not.
+_MACHINE_ERRNOS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+}
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class UserError(Exception):
+    """Bad input or a bad environment: says what was wrong, where, and what to do about it.
+
+    Entry points print it as one `error: ...` message and exit with code 2, without a traceback.
+    """
+
+
+class ConfigError(UserError):
+    """A configuration value, key or path cannot be used."""
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn errors for people raised inside into `error: ...` on stderr and the right exit code.
+
+    `UserError`, and an `OSError` that the machine causes (disk full, no permission, read-only
+    file system), exit with 2; Ctrl-C exits with 130. Everything else is a bug and keeps its
+    traceback.
+    """
+    try:
+        yield
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+    except OSError as error:
+        if error.errno not in _MACHINE_ERRNOS:
+            raise
+        where = f": {error.filename}" if error.filename else ""
+        print(f"error: {error.strerror}{where}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)

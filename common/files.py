@@ -1,0 +1,240 @@
+"""Files that are whole or absent, whatever kills the process that writes them.
+
+A file is written under a temporary name in its own directory, flushed to the disk and renamed, so
+a reader sees the old content or the new, never a part. JSON is strict: what JSON cannot say (NaN,
+infinity) becomes null. JSON-lines files are appended to row by row and survive a torn last row.
+POSIX only (rename and flock semantics).
+"""
+
+import dataclasses
+import enum
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import UserError
+
+_CHUNK = 1 << 20
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp(\.|$)")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary path with the suffix of `path`; on success it atomically becomes `path`.
+
+    For writers that want a file name (`torch.save`, video encoders, HDF5). Missing parent
+    directories are made. If the body raises, `path` is untouched and the temporary file removed.
+    A process killed in between leaves a hidden `.<stem>.<hex>.tmp<suffix>` for
+    `remove_temporaries`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}.tmp{path.suffix}")
+    try:
+        yield temporary
+        _fsync(temporary)
+        os.replace(temporary, path)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # the reader knows the real name, not the temporary one
+        raise
+    _fsync(path.parent)  # the rename itself must survive a power cut
+
+
+def remove_temporaries(directory: str | os.PathLike) -> list[Path]:
+    """Delete what killed writers left anywhere below `directory`; returns the deleted paths.
+
+    Call it only while holding the lock that keeps other writers out.
+    """
+    leftovers = [path for path in Path(directory).rglob(".*.tmp*") if _TEMPORARY.match(path.name)]
+    for leftover in leftovers:
+        leftover.unlink(missing_ok=True)
+    return leftovers
+
+
+def atomic_write_bytes(path: str | os.PathLike, data: bytes) -> None:
+    """Replace the content of `path` by `data`, all or nothing."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def atomic_write_text(path: str | os.PathLike, text: str) -> None:
+    """Replace the content of `path` by `text` in UTF-8, all or nothing."""
+    atomic_write_bytes(path, text.encode())
+
+
+def to_plain(value: Any, *, finite: bool = True) -> Any:
+    """`value` as what JSON can say: dict, list, str, int, float, bool, None.
+
+    Takes numpy scalars and arrays, dataclass instances, mappings, sequences, sets (sorted), paths
+    and enums (by value). NaN and infinities become None, or stay with `finite=False` (for YAML,
+    which knows them). Anything else raises `TypeError`.
+    """
+
+    def plain(item: Any) -> Any:
+        return to_plain(item, finite=finite)
+
+    match value:
+        case None | bool() | str():
+            return value
+        case np.generic() | np.ndarray():
+            return plain(value.tolist())
+        case enum.Enum():
+            return plain(value.value)
+        case int():
+            return int(value)
+        case float():
+            return None if finite and not math.isfinite(value) else float(value)
+        case os.PathLike():
+            return os.fspath(value)
+        case Mapping():
+            return {_plain_key(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case set() | frozenset():
+            return sorted(plain(item) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields}
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON: {value!r}")
+
+
+def write_json(path: str | os.PathLike, obj: Any) -> None:
+    """Write `obj` (see `to_plain`) as indented JSON, all or nothing."""
+    atomic_write_text(path, json.dumps(to_plain(obj), indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The content of a JSON file; `UserError` names a file that is missing or damaged."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}") from None
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """`row` (see `to_plain`) as one line of a JSON-lines file, newline included."""
+    return json.dumps(to_plain(row), ensure_ascii=False) + "\n"
+
+
+def append_jsonl(path: str | os.PathLike, row: Mapping[str, Any]) -> None:
+    """Append `row` as one line of JSON. Safe among processes; a killed one tears at most its row.
+
+    A torn last line left by an earlier crash is removed first, so it never swallows the new row.
+    Rows reach the operating system, not the disk, at once: a power cut can lose the latest.
+    """
+    path = Path(path)
+    line = json_line(row).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = _repair_tail(file)
+        try:
+            written = file.write(line)
+            while written < len(line):
+                written += file.write(line[written:])
+        except OSError as error:
+            file.truncate(end)
+            error.filename = str(path)
+            raise
+
+
+def read_jsonl(path: str | os.PathLike) -> list[dict[str, Any]]:
+    """All rows of a JSON-lines file; a torn last line is left out, a missing file has no rows.
+
+    Damage anywhere else is no crash's trace: it raises `UserError` with the line number.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise UserError(f"{path} line {number} is not valid JSON: {error}") from None
+    return rows
+
+
+def sha256_file(path: str | os.PathLike) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_tree(root: str | os.PathLike, patterns: Iterable[str]) -> str:
+    """SHA-256, in hex, over names and contents of the files below `root` that match `patterns`.
+
+    Patterns are those of `Path.glob` (`"common/**/*.py"`). Depends on relative names and bytes
+    only: not on where the tree lies, file times or the order of listing.
+    """
+    root = Path(root)
+    files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
+    digest = hashlib.sha256()
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in files):
+        digest.update(f"{sha256_file(path)} {name}\n".encode())
+    return digest.hexdigest()
+
+
+def _plain_key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    plain = to_plain(key)
+    if isinstance(plain, dict | list) or plain is None:
+        raise TypeError(f"cannot use {key!r} as a JSON key")
+    return str(plain)
+
+
+def _repair_tail(file: Any) -> int:
+    """Make the file end with a whole line and return its length; the caller holds the lock.
+
+    A last line without a newline is kept if it is whole JSON (someone edited the file by hand).
+    """
+    end = file.seek(0, os.SEEK_END)
+    if end == 0:
+        return 0
+    file.seek(end - 1)
+    if file.read(1) == b"\n":
+        return end
+    start = end
+    tail = b""
+    while start > 0 and b"\n" not in tail:
+        step = min(_CHUNK, start)
+        start -= step
+        file.seek(start)
+        tail = file.read(step) + tail
+    torn = tail.rpartition(b"\n")[2]
+    try:
+        json.loads(torn)
+    except ValueError:
+        file.truncate(end - len(torn))
+        return end - len(torn)
+    file.write(b"\n")
+    return end + 1
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

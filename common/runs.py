@@ -1,0 +1,273 @@
+"""Run directories: everything a run writes, and what is needed to tell how it came about.
+
+<root>/<name>/config.yaml     the resolved configuration
+              manifest.json   code, versions, seeds, machine, command line; written last
+              metrics.jsonl   one row per report
+              checkpoints/  videos/
+"""
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from common import files
+from common.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The source tree that these packages are imported from."""
+
+_ROOMS = ["common", "envs", "ppo", "replay", "rssm", "probes", "experiments", "autoresearch", "llm"]
+
+SOURCE_PATTERNS = [
+    *("train_*.py", "scripts/*.py", "conf/**/*.yaml"),
+    *(f"{room}/**/*.py" for room in _ROOMS),
+]
+"""What the content hash of the code covers; tests, records and documents do not change a run."""
+
+_REPORTED_PACKAGES = ["torch", "lightning", "numpy", "numba", "scipy", "gymnasium", "h5py", "av"]
+_REPORTED_PACKAGES += ["hydra-core", "opencv-python-headless"]
+_THREAD_VARIABLES = [f"{kind}_NUM_THREADS" for kind in ("OMP", "MKL", "OPENBLAS", "NUMBA")]
+
+MIN_FREE_BYTES = 100 << 20
+_MAX_SUFFIX = 10_000
+
+
+class Run:
+    """One run directory. Make it with `create`, continue it with `open`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.videos = path / "videos"
+        self._metrics = path / "metrics.jsonl"
+
+    @classmethod
+    def create(
+        cls,
+        root: str | os.PathLike,
+        name: str,
+        config: Mapping[str, Any],
+        *,
+        seeds: Mapping[str, int],
+        extra: Mapping[str, Any] | None = None,
+    ) -> "Run":
+        """Make `<root>/<name>/` with its configuration and manifest.
+
+        A name already taken gets `-2`, `-3`, ...: two starts in one second never share a
+        directory. `extra` joins the manifest (evaluator hash, data hashes). Raises `ConfigError`
+        naming the path if it cannot be written to or its disk is almost full.
+        """
+        path = _claim(Path(root), name)
+        run = cls(path)
+        try:
+            run.checkpoints.mkdir()
+            run.videos.mkdir()
+            run.write_text("config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
+            run.write_json("manifest.json", _manifest(seeds, extra or {}))
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        return run
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> "Run":
+        """The run at `path`, to continue or read it; `ConfigError` if there is none."""
+        path = Path(path)
+        if not path.is_dir():
+            raise ConfigError(f"{path}: no such run directory")
+        missing = [n for n in ("config.yaml", "manifest.json") if not (path / n).is_file()]
+        if missing:
+            inside = sorted(p.parent.name for p in path.glob("*/manifest.json"))
+            hint = f"; runs inside it: {', '.join(inside[:5])}" if inside else ""
+            raise ConfigError(f"{path} is not a run directory: no {' and no '.join(missing)}{hint}")
+        return cls(path)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration, as plain data."""
+        return OmegaConf.to_container(OmegaConf.load(self.path / "config.yaml"))
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What `manifest.json` says."""
+        return files.read_json(self.path / "manifest.json")
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append `row` to metrics.jsonl; a killed process tears at most the row it was writing."""
+        files.append_jsonl(self._metrics, row)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All rows logged so far."""
+        return files.read_jsonl(self._metrics)
+
+    def truncate_metrics(self, step_key: str, step: int) -> int:
+        """Drop what was logged after a checkpoint at `step`, before resuming from it.
+
+        Cuts at the first row whose `step_key` exceeds `step`, so rows without that key go or stay
+        with their neighbours. Returns the number of rows dropped.
+        """
+        rows = self.metrics()
+        kept = next((i for i, row in enumerate(rows) if row.get(step_key, step) > step), len(rows))
+        if kept < len(rows):
+            text = "".join(files.json_line(row) for row in rows[:kept])
+            files.atomic_write_text(self._metrics, text)
+        return len(rows) - kept
+
+    def write_json(self, name: str, obj: Any) -> Path:
+        """Write `obj` to `<run>/<name>`, all or nothing; returns the path."""
+        files.write_json(self.path / name, obj)
+        return self.path / name
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write `text` to `<run>/<name>`, all or nothing; returns the path."""
+        files.atomic_write_text(self.path / name, text)
+        return self.path / name
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run for this process while the body runs; released by any kind of death.
+
+        Raises `ConfigError` if another process holds it. Once held, what killed writers left
+        behind is removed.
+        """
+        with open(self.path / ".lock", "a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip() or "unknown"
+                raise ConfigError(
+                    f"{self.path} is being written by another process (pid {holder}); "
+                    "stop it first or start a new run"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            files.remove_temporaries(self.path)
+            yield
+
+
+def timestamped(room: str, *labels: str | int) -> str:
+    """A run's name by convention: `ppo/2026-11-29_14-30-00_race_s1` (local time)."""
+    now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    return f"{room}/{'_'.join([now, *map(str, labels)])}"
+
+
+def code_state(root: Path = ROOT) -> dict[str, Any]:
+    """`commit` and `clean` as git tells (None outside git), and `sha256` of the source files."""
+    # A copy of the tree may lie inside somebody else's repository: that one's commit says nothing.
+    top = _git(root, "rev-parse", "--show-toplevel")
+    ours = top is not None and Path(top).resolve() == root.resolve()
+    status = _git(root, "status", "--porcelain") if ours else None
+    return {
+        "commit": _git(root, "rev-parse", "--verify", "--quiet", "HEAD") if ours else None,
+        "clean": None if status is None else not status,
+        "sha256": files.sha256_tree(root, SOURCE_PATTERNS),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, platform, thread settings, and the accelerator if torch is in use."""
+    available = getattr(os, "sched_getaffinity", None)
+    facts: dict[str, Any] = {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "cores_available": len(available(0)) if available else os.cpu_count(),
+        "platform": platform.platform(),
+        "threads": {name: os.environ.get(name) for name in _THREAD_VARIABLES},
+    }
+    torch = sys.modules.get("torch")  # never the one to import it
+    if torch is not None:
+        facts["threads"]["torch"] = torch.get_num_threads()
+        if torch.cuda.is_available():
+            facts["accelerator"] = torch.cuda.get_device_name()
+    return facts
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of python and the packages that numbers depend on; None where not installed."""
+    packages = {name: _version(name) for name in _REPORTED_PACKAGES}
+    return {"python": platform.python_version(), **packages}
+
+
+def _manifest(seeds: Mapping[str, int], extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "code": code_state(),
+        "versions": versions(),
+        "seeds": dict(seeds),
+        "machine": machine(),
+        **extra,
+    }
+
+
+def _claim(root: Path, name: str) -> Path:
+    """Make a directory that no other process has: mkdir is the atomic test and set."""
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts:
+        raise ConfigError(f"run name '{name}' must be a relative path below {root}")
+    base = root / name
+    try:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        _check_disk(base.parent)
+        for number in range(1, _MAX_SUFFIX):
+            path = base if number == 1 else base.with_name(f"{base.name}-{number}")
+            try:
+                path.mkdir()
+                return path
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise _unwritable(base, error) from None
+    raise ConfigError(f"{base}: {_MAX_SUFFIX} runs of this name exist; choose another name")
+
+
+def _check_disk(directory: Path) -> None:
+    free = shutil.disk_usage(directory).free
+    if free < MIN_FREE_BYTES:
+        raise ConfigError(
+            f"{directory}: only {free >> 20} MiB free on this disk, a run needs at least "
+            f"{MIN_FREE_BYTES >> 20} MiB; free some or choose another directory"
+        )
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot write the run directory {path}: {error.strerror or error}")
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

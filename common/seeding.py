@@ -1,0 +1,113 @@
+"""One root seed for everything, and who may use which track seed.
+
+Every generator is seeded by `derive(root, name, ...)`, so components are independent, adding one
+does not shift the others, and nothing depends on the order of calls. Track seeds are split once
+for the whole project; training may only see the training range.
+"""
+
+import hashlib
+import random
+import re
+from collections import Counter
+
+import numpy as np
+
+from common.errors import UserError
+
+SPLITS: dict[str, tuple[int, int]] = {
+    "test": (0, 99),
+    "probe": (100, 499),
+    "sealed": (500, 999),
+    "validation": (1_000, 1_999),
+    "reserved": (2_000, 9_999),
+    "train": (10_000, 999_999),
+    "fresh": (1_000_000, 2**31 - 1),
+}
+"""Track seeds, first and last of each split (both included)."""
+
+MAX_SEEDS = 100_000
+
+_ITEM = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+
+
+def derive(root: int, *names: str | int) -> int:
+    """A 64-bit seed for the component called `names` under `root`; the same on every machine.
+
+    The first 8 bytes of SHA-256 over an unambiguous encoding: `("a", "b")`, `("ab",)`, `("1",)`
+    and `(1,)` all differ.
+    """
+    digest = hashlib.sha256(_encoded(root))
+    for name in names:
+        digest.update(_encoded(name))
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def seed_everything(root: int) -> None:
+    """Seed the global generators of python, numpy and torch (all devices) from `root`.
+
+    A safety net for libraries that use global state; code of ours takes its own generator. A
+    missing torch is fine: worlds run without it.
+    """
+    random.seed(derive(root, "python"))
+    np.random.seed(derive(root, "numpy") % 2**32)  # the legacy generator takes 32 bits
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return
+    torch.manual_seed(derive(root, "torch"))
+
+
+def split_of(seed: int) -> str:
+    """The name of the split that a track seed belongs to; `UserError` outside all of them."""
+    for name, (first, last) in SPLITS.items():
+        if first <= seed <= last:
+            return name
+    raise UserError(f"track seed {seed} is outside 0-{SPLITS['fresh'][1]}")
+
+
+def check_training_seed(seed: int) -> None:
+    """Raise `UserError` unless `seed` is for training: the others judge what training made."""
+    split = split_of(seed)
+    if split != "train":
+        first, last = SPLITS["train"]
+        raise UserError(
+            f"track seed {seed} belongs to the {split} split and may not be trained on; "
+            f"training uses {first}-{last}"
+        )
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Track seeds from text like `"0-99"` or `"3,7,10-12"` (ends included), in the order given.
+
+    `UserError` for anything else, for a seed named twice (it would count twice in a mean), for one
+    outside all splits, and for more than 100,000 seeds.
+    """
+    seeds: list[int] = []
+    for item in str(text).split(","):
+        match = _ITEM.fullmatch(item.strip())
+        if match is None:
+            raise UserError(
+                f"seeds={text}: {item.strip()!r} is no seed or range; write for example 0-99 or "
+                "3,7,10-12"
+            )
+        first = int(match[1])
+        last = int(match[2] or first)
+        if last < first:
+            raise UserError(f"seeds={text}: the range {item.strip()} runs backwards")
+        split_of(last)
+        if len(seeds) + last - first >= MAX_SEEDS:
+            raise UserError(f"seeds={text}: more than {MAX_SEEDS:,} seeds")
+        seeds.extend(range(first, last + 1))
+    if len(set(seeds)) < len(seeds):
+        repeated = Counter(seeds).most_common(1)[0][0]
+        raise UserError(f"seeds={text}: seed {repeated} is named twice")
+    return seeds
+
+
+def _encoded(part: str | int) -> bytes:
+    # bool is an int to Python, yet derive(0, True) is a slip, not a name
+    if isinstance(part, bool) or not isinstance(part, str | int | np.integer):
+        raise TypeError(f"seeds derive from int and str, not {type(part).__name__}: {part!r}")
+    kind = "s" if isinstance(part, str) else "i"
+    data = str(part).encode()
+    return f"{kind}{len(data)}:".encode() + data

@@ -1,0 +1,1 @@
+"""Worlds: the racing engine and the text worlds, without any learning code."""

@@ -1,0 +1,200 @@
+"""What a racing environment is made of, as validated dataclasses (the Hydra groups env, reward)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+SIZES = (64, 96)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class ObservationSpec:
+    """The frames that a policy was trained on; everything needed to feed it from any source.
+
+    Attributes:
+        size: frame height and width in pixels.
+        grey: one luminance channel instead of RGB.
+        frame_stack: number of frames, oldest first, one per decision.
+        action_repeat: engine ticks per decision.
+    """
+
+    size: int = 96
+    grey: bool = False
+    frame_stack: int = 1
+    action_repeat: int = 1
+
+    def __post_init__(self) -> None:
+        _require(self.size in SIZES, f"size is one of {SIZES}, not {self.size}")
+        _require(1 <= self.frame_stack <= 16, f"frame_stack is 1 to 16, not {self.frame_stack}")
+        _require(
+            1 <= self.action_repeat <= 50, f"action_repeat is 1 to 50, not {self.action_repeat}"
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (stack, H, W) if grey, (H, W, 3) or (stack, H, W, 3) if RGB."""
+        if self.grey:
+            return self.frame_stack, self.size, self.size
+        stack = () if self.frame_stack == 1 else (self.frame_stack,)
+        return (*stack, self.size, self.size, 3)
+
+
+@dataclass
+class EnvConfig:
+    """One racing world.
+
+    Attributes:
+        preset: "carracing" is Gymnasium's CarRacing-v3; "race" measures progress by arc length,
+            ends after `laps` and has no zoom-in at the start. Physics and camera are the same.
+        tracks: "carracing" makes the track that CarRacing-v3 makes from the seed; "procedural" the
+            graded family with `difficulty` 0 (wide, gentle) to 1 (narrow, hairpins).
+        direction: driving direction; "both" draws one per episode.
+        action_repeat, frame_stack, grey, size: see `ObservationSpec`.
+        indicators: draw the bottom bars (speed, wheels, steering, gyro).
+        max_ticks: ticks until truncation.
+        laps: laps until a race ends (preset race only).
+        num_agents: cars per world.
+        road_friction, grass_friction: grip as a share of CarRacing's road.
+        width_scale: road width as a share of CarRacing's.
+        track_pool: distinct tracks in use at a time; 0 makes a fresh one for every episode.
+        track_reuse: episodes per world until the pool's tracks are replaced by new ones.
+        threads: engine threads; results never depend on it.
+    """
+
+    preset: Literal["race", "carracing"] = "race"
+    tracks: Literal["carracing", "procedural"] = "carracing"
+    difficulty: float = 0.5
+    direction: Literal["ccw", "cw", "both"] = "ccw"
+    action_repeat: int = 1
+    frame_stack: int = 1
+    grey: bool = False
+    size: int = 96
+    indicators: bool = True
+    max_ticks: int = 1000
+    laps: int = 1
+    num_agents: int = 1
+    road_friction: float = 1.0
+    grass_friction: float = 0.6
+    width_scale: float = 1.0
+    track_pool: int = 64
+    track_reuse: int = 8
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        _require(self.preset in ("race", "carracing"), f"unknown preset {self.preset!r}")
+        _require(self.tracks in ("carracing", "procedural"), f"unknown tracks {self.tracks!r}")
+        _require(
+            self.direction in ("ccw", "cw", "both"),
+            f"direction is ccw, cw or both, not {self.direction!r}",
+        )
+        _require(0 <= self.difficulty <= 1, f"difficulty is 0 to 1, not {self.difficulty}")
+        _require(1 <= self.max_ticks <= 1_000_000, f"max_ticks is 1 to 10^6, not {self.max_ticks}")
+        _require(1 <= self.laps <= 100, f"laps is 1 to 100, not {self.laps}")
+        _require(1 <= self.num_agents <= 16, f"num_agents is 1 to 16, not {self.num_agents}")
+        _require(
+            0 < self.road_friction <= 4, f"road_friction is in (0, 4], not {self.road_friction}"
+        )
+        _require(
+            0 < self.grass_friction <= 4, f"grass_friction is in (0, 4], not {self.grass_friction}"
+        )
+        _require(
+            0.5 <= self.width_scale <= 1.5, f"width_scale is 0.5 to 1.5, not {self.width_scale}"
+        )
+        _require(0 <= self.track_pool <= 4096, f"track_pool is 0 to 4096, not {self.track_pool}")
+        _require(self.track_reuse >= 1, f"track_reuse is at least 1, not {self.track_reuse}")
+        _require(1 <= self.threads <= 256, f"threads is 1 to 256, not {self.threads}")
+        if self.preset == "carracing":
+            # Every field but those that only change what is seen, how often, or where from.
+            free = {"preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty"}
+            free |= {"action_repeat", "frame_stack", "grey", "size", "indicators"}
+            for field in fields(self):
+                value = getattr(self, field.name)
+                _require(
+                    field.name in free or value == field.default,
+                    f"preset carracing is CarRacing-v3, with {field.name}={field.default}; "
+                    f"use preset=race for {field.name}={value}",
+                )
+        self.observation  # noqa: B018  validates size, stack and repeat
+
+    @property
+    def observation(self) -> ObservationSpec:
+        """The part of this configuration that a policy depends on."""
+        return ObservationSpec(self.size, self.grey, self.frame_stack, self.action_repeat)
+
+
+@dataclass
+class RewardConfig:
+    """Coefficients of the named reward terms; a term is coefficient x quantity, so penalties are
+    negative numbers. Quantities are per engine tick.
+
+    Attributes:
+        tile: per lap's worth of tiles first touched (CarRacing pays 1000).
+        progress: per lap of credited arc length (see `progress.py`).
+        finish: once, when the last lap is complete.
+        time: every tick.
+        off_track: every tick with all four wheels off the road.
+        off_track_limit: consecutive such ticks after which the episode ends; 0 never ends it.
+        off_track_end: once, when it ends so.
+        corner_entry: (speed - corner_target_speed) / corner_target_speed, where positive, while
+            |corner_angle| > corner_threshold (rad).
+        apex_decel: speed lost in this tick, up to apex_decel_cap units/s, in the same situation.
+        steer_smoothness: |change of the steering command|, up to steer_smoothness_cap.
+        steer_magnitude: |steering command|.
+        yaw_rate: |yaw rate| in rad/s.
+        brake: brake command.
+        idle: ticks slower than idle_speed.
+        stuck: once, ending the episode, after stuck_limit ticks in a row slower than stuck_speed;
+            stuck_limit 0 never.
+        no_progress: once, ending the episode, after no_progress_limit ticks without a new best
+            progress; 0 never.
+        playfield: the whole reward of the tick in which the car leaves the playfield, which ends
+            the episode.
+    """
+
+    tile: float = 0.0
+    progress: float = 1000.0
+    finish: float = 0.0
+    time: float = -0.1
+    off_track: float = 0.0
+    off_track_limit: int = 0
+    off_track_end: float = 0.0
+    corner_entry: float = 0.0
+    corner_threshold: float = 0.35
+    corner_target_speed: float = 45.0
+    apex_decel: float = 0.0
+    apex_decel_cap: float = 2.0
+    steer_smoothness: float = 0.0
+    steer_smoothness_cap: float = 0.5
+    steer_magnitude: float = 0.0
+    yaw_rate: float = 0.0
+    brake: float = 0.0
+    idle: float = 0.0
+    idle_speed: float = 1.0
+    stuck: float = 0.0
+    stuck_speed: float = 0.8
+    stuck_limit: int = 0
+    no_progress: float = 0.0
+    no_progress_limit: int = 0
+    playfield: float = -100.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            _require(
+                isinstance(value, (int, float)) and abs(value) <= 1e6,
+                f"{field.name} is a number within +-10^6, not {value!r}",
+            )
+        for name in ("off_track_limit", "stuck_limit", "no_progress_limit"):
+            _require(getattr(self, name) >= 0, f"{name} is 0 (never) or positive")
+        _require(self.corner_target_speed > 0, "corner_target_speed is positive")
+
+    @classmethod
+    def native(cls) -> RewardConfig:
+        """CarRacing-v3's own reward: 1000/N a tile, -0.1 a tick, -100 for leaving."""
+        return cls(tile=1000.0, progress=0.0, time=-0.1, playfield=-100.0)

@@ -1,0 +1,154 @@
+"""Which track a world drives next: a pure function of (root seed, world, episode).
+
+With a pool, the worlds of one `track_reuse` block of episodes share `track_pool` tracks, so a batch
+of a thousand worlds needs no thousand textures; the next block brings new ones. Nothing depends on
+how many worlds there are or on the order in which their episodes end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from common.errors import UserError
+from common.seeding import SPLITS, check_training_seed, derive, split_of
+from envs.racing.config import EnvConfig
+from envs.racing.pool import PaintedTrack, TrackPool
+from envs.racing.procedural import procedural_points
+from envs.racing.track import HALF_WIDTH, Track, build_track, carracing_points
+
+Key = tuple[int, str]
+"""A track seed and a driving direction."""
+
+
+def make_track(config: EnvConfig, seed: int, direction: str = "ccw") -> Track:
+    """The track that a configuration makes from a seed."""
+    if config.tracks == "procedural":
+        points, half_width = procedural_points(seed, config.difficulty)
+    else:
+        points, half_width = carracing_points(seed), HALF_WIDTH
+    return build_track(
+        points,
+        half_width=half_width * config.width_scale,
+        direction=direction,
+        seed=seed,
+        generator=config.tracks,
+    )
+
+
+class TrackSchedule:
+    """Draws, builds and prefetches tracks.
+
+    Args:
+        config: the environment's configuration.
+        worlds: number of worlds.
+        root: root seed.
+        split: split of track seeds to draw from; "train" also refuses explicit seeds of others.
+            None allows any explicit seed and draws from "train".
+        track_seeds: explicit seeds; world w drives number w, w + worlds, ... of them, cyclically.
+        where: the environment's name for messages.
+
+    Raises:
+        UserError: a seed that the split forbids.
+    """
+
+    def __init__(
+        self,
+        config: EnvConfig,
+        worlds: int,
+        root: int,
+        split: str | None,
+        track_seeds: Sequence[int] | None,
+        where: str,
+    ) -> None:
+        if split is not None and split not in SPLITS:
+            raise UserError(f"{where}: split is one of {', '.join(SPLITS)}, not {split!r}")
+        self._config = config
+        self._worlds = worlds
+        self.root = root
+        self._split = split
+        self._where = where
+        self._explicit: list[int] | None = None
+        if track_seeds is not None:
+            self.set_explicit(track_seeds)
+        capacity = 2 * config.track_pool if config.track_pool else 2 * worlds
+        self._pool = TrackPool(self._build, capacity)
+
+    def _build(self, key: Key) -> PaintedTrack:
+        seed, direction = key
+        return PaintedTrack(make_track(self._config, seed, direction))
+
+    def set_root(self, root: int) -> None:
+        """Draw from another root seed from now on."""
+        self.root = root
+
+    def set_explicit(self, seeds: Sequence[int] | None) -> None:
+        """Drive these track seeds in order instead of drawing; None draws again."""
+        if seeds is None:
+            self._explicit = None
+            return
+        checked = [int(seed) for seed in seeds]
+        if not checked:
+            raise UserError(f"{self._where}: the list of track seeds is empty")
+        for seed in checked:
+            self.check(seed)
+        self._explicit = checked
+
+    def check(self, seed: int) -> None:
+        """Refuse a track seed that this schedule may not drive, naming seed and environment."""
+        try:
+            check_training_seed(seed) if self._split == "train" else split_of(seed)
+        except UserError as error:
+            raise UserError(f"{self._where}: {error}") from None
+
+    def key(self, world: int, episode: int) -> Key:
+        """Track seed and direction of a world's episode."""
+        if self._explicit is not None:
+            seed = self._explicit[(world + episode * self._worlds) % len(self._explicit)]
+        else:
+            first, last = SPLITS[self._split or "train"]
+            if self._config.track_pool:
+                block = episode // self._config.track_reuse
+                place = derive(self.root, "place", world, episode) % self._config.track_pool
+                draw = derive(self.root, "pool", block, place)
+            else:
+                draw = derive(self.root, "track", world, episode)
+            seed = first + draw % (last - first + 1)
+        direction = self._config.direction
+        if direction == "both":
+            draw = derive(self.root, "direction", world, episode)
+            direction = "cw" if draw % 2 else "ccw"
+        return seed, direction
+
+    def direction(self, world: int, episode: int) -> str:
+        """Driving direction of a world's episode, for a seed that was named from outside."""
+        return self.key(world, episode)[1]
+
+    def get(self, key: Key) -> PaintedTrack:
+        """The track of a key; waits for the builder if need be."""
+        return self._pool.get(key)
+
+    def prefetch(self, world: int, episode: int) -> None:
+        """Have a later episode's track built in the background."""
+        self._pool.prefetch(self.key(world, episode))
+
+    def close(self) -> None:
+        """Stop the background builder."""
+        self._pool.close()
+
+
+def keys_to_arrays(keys: Sequence[Key]) -> dict[str, np.ndarray]:
+    """Keys as arrays for a snapshot."""
+    return {
+        "track_seeds": np.array([seed for seed, _ in keys], np.int64),
+        "clockwise": np.array([direction == "cw" for _, direction in keys]),
+    }
+
+
+def keys_from_arrays(state: dict[str, np.ndarray]) -> list[Key]:
+    """The inverse of `keys_to_arrays`."""
+    return [
+        (int(seed), "cw" if clockwise else "ccw")
+        for seed, clockwise in zip(state["track_seeds"], state["clockwise"], strict=True)
+    ]

@@ -1,0 +1,8 @@
+"""PPO: learning to race from pixels, and driving with what was learned.
+
+`load_policy(path)` gives a `Driver` with `act(observation)` and `spec`; `train_ppo.py` trains one.
+"""
+
+from ppo.evaluate import Driver, load_policy
+
+__all__ = ["Driver", "load_policy"]

@@ -1,0 +1,225 @@
+"""The settings of `train_ppo.py` as validated dataclasses; conf/ holds the same as YAML.
+
+Sources of defaults: Schulman et al. 2017 (clipping), Andrychowicz et al. 2021 (what matters in
+on-policy RL), Huang et al. 2022 (the 37 implementation details); sizes are measured on two cores.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from common.mirror import LoggerConfig
+from common.seeding import SPLITS, parse_seeds
+from envs.racing.config import EnvConfig, RewardConfig
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The policy and value network.
+
+    Attributes:
+        channels, kernels, strides: one entry per convolution.
+        hidden: widths of the hidden layers, of the policy's MLP and of the value's alike.
+        activation: after every layer but the last.
+        log_std_init: of u, the sample before tanh; one learned number per action.
+        log_std_min, log_std_max: limits that no update can leave.
+        initial_action: steer, gas and brake of the untrained deterministic policy. Half gas and
+            half brake, the middle of their range, would stand still and never see a reward.
+    """
+
+    channels: tuple[int, ...] = (16, 32, 32)
+    kernels: tuple[int, ...] = (8, 4, 3)
+    strides: tuple[int, ...] = (4, 2, 2)
+    hidden: tuple[int, ...] = (256,)
+    activation: Literal["relu", "elu", "silu", "tanh"] = "relu"
+    log_std_init: float = -0.5
+    log_std_min: float = -4.0
+    log_std_max: float = 0.5
+    initial_action: tuple[float, float, float] = (0.0, 0.4, 0.05)
+
+    def __post_init__(self) -> None:
+        _require(
+            len(self.channels) == len(self.kernels) == len(self.strides) > 0,
+            "channels, kernels and strides need one entry per convolution, the same number each",
+        )
+        sizes = (*self.channels, *self.kernels, *self.strides, *self.hidden)
+        _require(all(1 <= n <= 4096 for n in sizes), "layer sizes are 1 to 4096")
+        _require(len(sizes) <= 64, "channels and hidden have too many layers")
+        _require(
+            self.log_std_min <= self.log_std_init <= self.log_std_max,
+            "log_std_init lies between log_std_min and log_std_max",
+        )
+        _require(self.log_std_min >= -20, "log_std_min is at least -20")
+        _require(self.log_std_max <= 2, "log_std_max is at most 2: beyond, tanh saturates")
+        steer, gas, brake = self.initial_action
+        _require(
+            -1 < steer < 1 and 0 < gas < 1 and 0 < brake < 1,
+            "initial_action lies strictly inside [-1, 1] x [0, 1] x [0, 1], not "
+            f"{[steer, gas, brake]}",
+        )
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation.
+
+    Attributes:
+        num_envs: worlds stepped together, over all processes.
+        num_steps: decisions per stream and rollout.
+        epochs, minibatches: passes over a rollout, and optimiser steps per pass.
+        micro_batch: rows per forward and backward pass; gradients add up to the minibatch's. Only
+            speed and memory depend on it: an activation should fit the CPU's cache.
+        learning_rate: at the start.
+        lr_schedule: linear falls to `lr_final` of it over the budget; adaptive follows the measured
+            KL divergence towards `desired_kl` (Rudin et al. 2022).
+        gamma, lam: discount per decision, and GAE's lambda.
+        clip: of the probability ratio.
+        value_clip: of the value's change, in scaled return units; null is off.
+        value_coefficient, entropy_coefficient: weights beside the policy's loss.
+        max_grad_norm: global norm; 0 is off.
+        target_kl: end the epochs of an update when a minibatch exceeds 1.5 times it; null is off.
+        scale_rewards: divide rewards by the running std of discounted returns.
+        max_nonfinite: skipped updates in a row until training stops.
+    """
+
+    num_envs: int = 32
+    num_steps: int = 128
+    epochs: int = 4
+    minibatches: int = 8
+    micro_batch: int = 64
+    learning_rate: float = 5e-4
+    lr_schedule: Literal["linear", "constant", "adaptive"] = "linear"
+    lr_final: float = 0.0
+    desired_kl: float = 0.01
+    gamma: float = 0.99
+    lam: float = 0.95
+    clip: float = 0.2
+    value_clip: float | None = None
+    value_coefficient: float = 0.5
+    entropy_coefficient: float = 0.003
+    max_grad_norm: float = 0.5
+    target_kl: float | None = None
+    scale_rewards: bool = True
+    max_nonfinite: int = 5
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("num_envs", "num_steps", "epochs", "minibatches", "micro_batch"):
+            value = getattr(self, name)
+            _require(1 <= value <= 1_000_000, f"{name} is 1 to 10^6, not {value}")
+        _require(self.max_nonfinite >= 1, "max_nonfinite is at least 1")
+        _require(
+            self.minibatches <= self.num_envs * self.num_steps,
+            f"minibatches={self.minibatches} is more than a rollout's "
+            f"{self.num_envs * self.num_steps} rows",
+        )
+        for name in ("learning_rate", "clip", "desired_kl"):
+            value = getattr(self, name)
+            _require(0 < value <= 10, f"{name} is a positive number up to 10, not {value}")
+        for name in ("gamma", "lam", "lr_final"):
+            value = getattr(self, name)
+            _require(0 <= value <= 1, f"{name} is 0 to 1, not {value}")
+        for name in ("value_coefficient", "entropy_coefficient", "max_grad_norm"):
+            value = getattr(self, name)
+            _require(0 <= value <= 1e6, f"{name} is not negative, and finite; not {value}")
+        for name in ("value_clip", "target_kl"):
+            value = getattr(self, name)
+            _require(value is None or 0 < value <= 1e6, f"{name} is positive or null, not {value}")
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """What is measured while training and after it, always by the locked evaluator.
+
+    Attributes:
+        env: the evaluator's world; null is the preset that was trained on.
+        direction: driving direction; null is the one trained (ccw where both were).
+        every: engine ticks of training between two validations; 0 never validates.
+        validation_tracks: how many validation tracks, from seed 1000 up.
+        metric: what the best checkpoint is best in.
+        test_seeds: tracks of the final evaluation; empty for none.
+        threads: engine threads of the evaluator.
+    """
+
+    env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
+    direction: Literal["ccw", "cw"] | None = None
+    every: int = 100_000
+    validation_tracks: int = 8
+    metric: Literal["native_return", "progress"] = "native_return"
+    test_seeds: str = "0-19"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        first, last = SPLITS["validation"]
+        _require(self.every >= 0, "every is not negative")
+        _require(
+            1 <= self.validation_tracks <= last - first + 1,
+            f"validation_tracks is 1 to {last - first + 1}, not {self.validation_tracks}",
+        )
+        _require(self.threads >= 1, "threads is at least 1")
+        self.final_seeds()
+
+    def validation_seeds(self) -> list[int]:
+        """The validation tracks."""
+        first, _ = SPLITS["validation"]
+        return list(range(first, first + self.validation_tracks))
+
+    def final_seeds(self) -> list[int]:
+        """The tracks of the final evaluation, perhaps none."""
+        return parse_seeds(self.test_seeds) if self.test_seeds else []
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything about one training run.
+
+    Attributes:
+        total_timesteps: budget in engine ticks summed over streams, action repeats included.
+        seed: root of all randomness.
+        device: auto, cpu, cuda, cuda:<index>, mps.
+        precision: of the convolutions; everything after them is float32.
+        threads: torch's CPU threads per process; 0 takes what this process may use.
+        processes: data-parallel processes (start them with torchrun).
+        run_root, name: run directory `<run_root>/<name>`; an empty name makes one from the time.
+        resume: a run directory to continue, with its own configuration.
+        checkpoint_every: engine ticks between two writes of last.pt.
+        video: write a video of the best checkpoint at the end.
+        display: live progress display; false prints a line now and then.
+    """
+
+    env: EnvConfig = field(default_factory=EnvConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    total_timesteps: int = 1_000_000
+    seed: int = 1
+    device: str = "auto"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    threads: int = 0
+    processes: int = 1
+    run_root: str = "runs"
+    name: str = ""
+    resume: str | None = None
+    checkpoint_every: int = 200_000
+    video: bool = True
+    display: bool = True
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.total_timesteps <= 10**13, "total_timesteps is 1 to 10^13")
+        _require(0 <= self.seed < 2**63, "seed is 0 to 2^63 - 1")
+        _require(0 <= self.threads <= 1024, "threads is 0 (all) to 1024")
+        _require(self.processes >= 1, "processes is at least 1")
+        _require(self.checkpoint_every >= 1, "checkpoint_every is at least 1")
+        _require(
+            self.ppo.num_envs % self.processes == 0,
+            f"ppo.num_envs={self.ppo.num_envs} must divide evenly over processes={self.processes}",
+        )
+        _require(
+            self.ppo.minibatches * self.processes <= self.ppo.num_envs * self.ppo.num_steps,
+            f"ppo.minibatches={self.ppo.minibatches} is more than the rows of a process",
+        )

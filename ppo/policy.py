@@ -1,0 +1,156 @@
+"""From pixels to a squashed Gaussian over (steer, gas, brake) and a value."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from common.nn import SquashedGaussian, orthogonal, unsquash
+from envs.racing.config import ObservationSpec
+from ppo.config import NetworkConfig
+
+ACTION_LOW = (-1.0, 0.0, 0.0)
+ACTION_HIGH = (1.0, 1.0, 1.0)
+"""Bounds of steer, gas and brake."""
+
+_ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+
+
+def pixel_shape(spec: ObservationSpec) -> tuple[int, int, int]:
+    """(height, width, channels) of the network's input; channels are frames x colours."""
+    return spec.size, spec.size, spec.frame_stack * (1 if spec.grey else 3)
+
+
+def to_pixels(observations: np.ndarray | Tensor, spec: ObservationSpec) -> Tensor:
+    """A batch of uint8 observations (n, *spec.shape) as (n, height, width, channels).
+
+    Channels last because it is what the convolutions are fastest in; a view wherever possible.
+    """
+    x = torch.as_tensor(observations)
+    if spec.grey:
+        return x.permute(0, 2, 3, 1)
+    if spec.frame_stack == 1:
+        return x
+    return x.permute(0, 2, 3, 1, 4).flatten(3)
+
+
+class Decision(NamedTuple):
+    """What the policy did for a batch: u (before squashing), action, log density of it, value."""
+
+    u: Tensor
+    action: Tensor
+    log_prob: Tensor
+    value: Tensor
+
+
+class ActorCritic(nn.Module):
+    """A shared convolutional encoder with separate MLPs for the policy and the value.
+
+    Pixels are uint8 (n, height, width, channels); steer, gas and brake come in this order. The
+    convolutions may run under autocast; everything after them is float32, because a probability
+    ratio does not survive bfloat16.
+    """
+
+    def __init__(self, spec: ObservationSpec, config: NetworkConfig) -> None:
+        super().__init__()
+        low, high = torch.tensor(ACTION_LOW), torch.tensor(ACTION_HIGH)
+        self.limits = (config.log_std_min, config.log_std_max)
+        self.encoder = Encoder(pixel_shape(spec), config)
+        activation = _ACTIVATIONS[config.activation]
+        widths = (self.encoder.features, *config.hidden)
+        self.policy = _mlp(widths, len(low), activation, gain=0.01)
+        self.value = _mlp(widths, 1, activation, gain=1.0)
+        self.log_std = nn.Parameter(torch.full((len(low),), config.log_std_init))
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+        with torch.no_grad():
+            initial = torch.tensor(config.initial_action)
+            self.policy[-1].bias.copy_(unsquash(initial, low, high))
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, pixels: Tensor, u: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log density of the stored `u` (n, 3), entropy from `noise` (n, 3), and value, all (n,)."""
+        features = self.encoder(pixels)
+        distribution = self._distribution(features)
+        return distribution.log_prob(u), distribution.entropy(noise), self._value(features)
+
+    def decide(self, pixels: Tensor, noise: Tensor) -> Decision:
+        """Sample with standard normal `noise` (n, 3); zeros give the deterministic action."""
+        features = self.encoder(pixels)
+        distribution = self._distribution(features)
+        u = distribution.sample(noise)
+        return Decision(u, distribution.squash(u), distribution.log_prob(u), self._value(features))
+
+    def state_value(self, pixels: Tensor) -> Tensor:
+        """The value alone, (n,)."""
+        return self._value(self.encoder(pixels))
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Put the log-std back inside its limits; call after every optimiser step.
+
+        Clamping only in the forward pass would cut the gradient beyond a limit and leave the
+        parameter stuck there.
+        """
+        self.log_std.clamp_(*self.limits)
+
+    def _distribution(self, features: Tensor) -> SquashedGaussian:
+        with _full_precision(features):
+            mean = self.policy(features.float())
+        return SquashedGaussian(mean, self.log_std.clamp(*self.limits), self.low, self.high)
+
+    def _value(self, features: Tensor) -> Tensor:
+        with _full_precision(features):
+            return self.value(features.float()).squeeze(-1)
+
+
+class Encoder(nn.Module):
+    """Convolutions over uint8 pixels (n, height, width, channels) to features (n, features)."""
+
+    def __init__(self, shape: Sequence[int], config: NetworkConfig) -> None:
+        super().__init__()
+        height, width, channels = shape
+        self.convolutions = nn.ModuleList()
+        for out, kernel, stride in zip(
+            config.channels, config.kernels, config.strides, strict=True
+        ):
+            if kernel > min(height, width):
+                raise ValueError(
+                    f"kernels={list(config.kernels)} and strides={list(config.strides)} do not fit "
+                    f"{shape[0]}x{shape[1]} pixels: a kernel of {kernel} meets {height}x{width}"
+                )
+            self.convolutions.append(orthogonal(nn.Conv2d(channels, out, kernel, stride)))
+            height, width, channels = (
+                (height - kernel) // stride + 1,
+                (width - kernel) // stride + 1,
+                out,
+            )
+        self.features = height * width * channels
+        self.activation = _ACTIVATIONS[config.activation]()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = pixels.permute(0, 3, 1, 2).float()
+        first, *others = self.convolutions
+        # Scaling the weights instead of the pixels to [0, 1] saves a pass over the pictures.
+        x = self.activation(functional.conv2d(x, first.weight / 255, first.bias, first.stride))
+        for convolution in others:
+            x = self.activation(convolution(x))
+        return x.flatten(1)
+
+
+def _mlp(
+    widths: Sequence[int], outputs: int, activation: type[nn.Module], gain: float
+) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, width in pairwise(widths):
+        layers += [orthogonal(nn.Linear(inputs, width), math.sqrt(2)), activation()]
+    return nn.Sequential(*layers, orthogonal(nn.Linear(widths[-1], outputs), gain))
+
+
+def _full_precision(x: Tensor) -> torch.autocast:
+    return torch.autocast(x.device.type, enabled=False)

@@ -1,0 +1,216 @@
+"""One training run from configuration to evaluated checkpoint, the work behind `train_ppo.py`."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+from lightning.fabric import Fabric
+
+from common import schema
+from common.errors import ConfigError
+from common.files import sha256_file
+from common.mirror import LoggerConfig, open_mirror
+from common.nn import choose_device
+from common.runs import Run, timestamped
+from common.seeding import derive, seed_everything
+from envs.racing import RacingVectorEnv
+from envs.racing import evaluate as evaluator
+from envs.racing.video import record_video
+from ppo import checkpoint
+from ppo.config import TrainConfig
+from ppo.display import Display
+from ppo.evaluate import Driver, headline, load_policy, report
+from ppo.trainer import Trainer
+
+RESUMABLE = ("resume", "total_timesteps", "device", "threads", "display", "video", "logger")
+"""Settings that a resumed run takes from the command line; the others are the run's own."""
+
+
+def train(
+    config: TrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Train, then judge the best checkpoint; returns the numbers of the last line.
+
+    `resolved` is `config` as plain data and `overrides` the command line's, which only a resume
+    needs: it takes its configuration from the run directory.
+    """
+    if config.resume is not None:
+        run = Run.open(config.resume)
+        config = _resumed_config(run, config, overrides)
+    threads = _set_threads(config)
+    fabric = make_fabric(config)
+    seed_everything(config.seed)
+    if config.resume is None:
+        run = _new_run(config, resolved, fabric)
+    with run.lock() if fabric.is_global_zero else nullcontext():
+        return _train(config, run, fabric, threads)
+
+
+def make_fabric(config: TrainConfig) -> Fabric:
+    """Device, precision and process group as configured, started."""
+    device = choose_device(config.device)
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if config.processes != started:
+        raise ConfigError(
+            f"processes={config.processes}, but {started} were started; use "
+            f"torchrun --nproc-per-node {config.processes} train_ppo.py processes="
+            f"{config.processes}"
+        )
+    several = config.processes > 1
+    one = 1 if device.type != "cuda" else [device.index or 0]
+    fabric = Fabric(
+        accelerator=device.type,
+        devices=config.processes if several else one,
+        strategy="ddp" if several else "auto",
+        precision=config.precision,
+    )
+    fabric.launch()
+    return fabric
+
+
+def make_env(config: TrainConfig, rank: int = 0) -> gymnasium.vector.VectorEnv:
+    """This process's share of the training worlds."""
+    return RacingVectorEnv(
+        config.ppo.num_envs // config.processes,
+        config.env,
+        config.reward,
+        seed=derive(config.seed, "env", rank) % 2**31,
+        split="train",
+    )
+
+
+def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[str, Any]:
+    display = Display(config.total_timesteps, config.display, fabric.is_global_zero)
+    display.say(f"run {run.path}")
+    display.say(f"device {fabric.device}, {config.precision}, {threads} threads")
+    with closing(make_env(config, fabric.global_rank)) as env:
+        logger = config.logger if fabric.is_global_zero else LoggerConfig()
+        mirror = open_mirror(logger, run.path, run.path.name, dataclasses.asdict(config))
+        about = {
+            "seed": config.seed,
+            "preset": config.env.preset,
+            "tracks": config.env.tracks,
+            "evaluator": evaluator.EVALUATOR_HASH,
+        }
+        trainer = Trainer(
+            config, run, fabric, env,
+            validate=_validation(config), mirror=mirror, about=about,
+        )  # fmt: skip
+        if config.resume is not None:
+            _restore(trainer, display)
+        try:
+            with display:
+                trainer.fit(display)
+        finally:
+            mirror.close()
+    results = {
+        "run": str(run.path),
+        "ticks": trainer.counters.ticks,
+        "decisions": trainer.counters.decisions,
+        "seconds": trainer.counters.seconds,
+    }
+    if fabric.is_global_zero and config.evaluation.final_seeds():
+        results |= _judge(config, run, trainer)
+    return results
+
+
+def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
+    """Evaluate the best checkpoint (the last one if there was no validation), film it."""
+    best = trainer.best_checkpoint
+    path = best if config.evaluation.every else trainer.last_checkpoint
+    driver = load_policy(path)
+    seeds = config.evaluation.final_seeds()
+    env, direction = _evaluation_world(config)
+    evaluation = evaluator.evaluate(
+        driver, seeds, env=env, direction=direction, threads=config.evaluation.threads
+    )
+    report(evaluation.summary, f"{path.name} on {env}, tracks {config.evaluation.test_seeds}")
+    run.write_json(
+        "eval.json",
+        {
+            "checkpoint": f"checkpoints/{path.name}",
+            "checkpoint_sha256": sha256_file(path),
+            "about": driver.about,
+            **evaluation.to_dict(),
+        },
+    )
+    results = headline(evaluation.summary)
+    if config.video:
+        video = run.videos / f"track{seeds[0]}.mp4"
+        filmed = "race" if env == "race" else "carracing"
+        record_video(driver, video, env=filmed, track_seed=seeds[0], direction=direction)
+        results["video"] = str(video)
+    return results
+
+
+def _validation(config: TrainConfig) -> Any:
+    if not config.evaluation.every:
+        return None
+    seeds = config.evaluation.validation_seeds()
+    env, direction = _evaluation_world(config)
+
+    def validate(driver: Driver) -> Mapping[str, Any]:
+        evaluation = evaluator.evaluate(
+            driver, seeds, env=env, direction=direction, threads=config.evaluation.threads
+        )
+        return evaluation.summary
+
+    return validate
+
+
+def _evaluation_world(config: TrainConfig) -> tuple[str, str]:
+    trained = config.env.direction
+    direction = config.evaluation.direction or ("ccw" if trained == "both" else trained)
+    return config.evaluation.env or config.env.preset, direction
+
+
+def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -> Run:
+    path = None
+    if fabric.is_global_zero:
+        name = config.name or timestamped("ppo", config.env.preset, f"s{config.seed}")
+        extra = {"evaluator": evaluator.EVALUATOR_HASH, "device": str(fabric.device)}
+        seeds = {"root": config.seed}
+        path = str(Run.create(config.run_root, name, resolved, seeds=seeds, extra=extra).path)
+    return Run(Path(fabric.broadcast(path)))
+
+
+def _resumed_config(run: Run, given: TrainConfig, overrides: Iterable[str]) -> TrainConfig:
+    """The run's own configuration with what may change on a resume."""
+    stored = schema.build(TrainConfig, run.config)
+    names = {text.lstrip("+").partition("=")[0] for text in overrides}
+    groups = {name.partition(".")[0] for name in names}
+    foreign = sorted(name for name in names if name.partition(".")[0] not in RESUMABLE)
+    if foreign:
+        raise ConfigError(
+            f"a resumed run keeps its own configuration: leave out {', '.join(foreign)} "
+            f"(allowed: {', '.join(RESUMABLE)})"
+        )
+    return dataclasses.replace(stored, **{name: getattr(given, name) for name in groups})
+
+
+def _restore(trainer: Trainer, display: Display) -> None:
+    """Go on from last.pt; from the start if the run was killed before it wrote one."""
+    path = trainer.last_checkpoint
+    if path.exists():
+        content = checkpoint.load(path)
+        if "training" not in content:
+            raise ConfigError(f"{path} holds weights only and cannot be resumed")
+        trainer.load(content)
+    ticks = trainer.counters.ticks
+    if trainer.fabric.is_global_zero:
+        trainer.run.truncate_metrics("ticks", ticks)
+    display.say(f"resuming after {ticks:,} ticks")
+
+
+def _set_threads(config: TrainConfig) -> int:
+    """Fix the number of torch threads, so that it does not depend on the environment's guess."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    available = len(affinity(0)) if affinity else os.cpu_count() or 1
+    threads = config.threads or max(1, available // config.processes)
+    torch.set_num_threads(threads)
+    return threads

@@ -1,0 +1,76 @@
+"""Judge a checkpoint with the locked evaluator: a table here, every track in eval.json."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from common import cli
+from common.files import sha256_file
+from common.runs import Run, timestamped
+from common.seeding import parse_seeds
+
+DESCRIPTION = """Drive a policy on fixed tracks, deterministically, and measure it.
+
+    python scripts/evaluate.py checkpoint=runs/ppo/<run>/checkpoints/best.pt
+    python scripts/evaluate.py checkpoint=... env=gymnasium_carracing seeds=0-99
+
+Every mean comes with its 95% interval over tracks. Writes eval.json into a run directory of its
+own."""
+
+
+@dataclass
+class Settings:
+    checkpoint: str = field(metadata={"help": "a checkpoint file, or a run for its best one"})
+    env: Literal["race", "carracing", "gymnasium_carracing"] = field(
+        default="race",
+        metadata={"help": "our world by preset, or Gymnasium's own CarRacing-v3 (extra parity)"},
+    )
+    seeds: str = field(default="0-99", metadata={"help": "track seeds, such as 0-99 or 3,7,10-12"})
+    direction: Literal["ccw", "cw"] = field(
+        default="ccw", metadata={"help": "driving direction (preset race)"}
+    )
+    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, mps"})
+    threads: int = field(default=1, metadata={"help": "engine threads"})
+    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    name: str = field(default="", metadata={"help": "name of the run directory"})
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    # Late: --help need not wait for torch and numba.
+    from common.nn import choose_device
+    from envs.racing import evaluate as evaluator
+    from ppo.evaluate import headline, load_policy, report, resolve_checkpoint
+
+    seeds = parse_seeds(settings.seeds)
+    path = resolve_checkpoint(settings.checkpoint)
+    device = choose_device(settings.device)
+    driver = load_policy(path, device)
+    digest = sha256_file(path)
+    run = Run.create(
+        settings.run_root,
+        settings.name or timestamped("evaluate", settings.env),
+        asdict(settings),
+        seeds={},
+        extra={"evaluator": evaluator.EVALUATOR_HASH, "checkpoint_sha256": digest},
+    )
+    print(f"device {device}")
+    evaluation = evaluator.evaluate(
+        driver,
+        seeds,
+        env=settings.env,
+        direction=settings.direction,
+        threads=settings.threads,
+    )
+    report(evaluation.summary, f"{path} on {settings.env}, tracks {settings.seeds}")
+    details = {
+        "checkpoint": str(path),
+        "checkpoint_sha256": digest,
+        "about": driver.about,
+        **evaluation.to_dict(),
+    }
+    file = run.write_json("eval.json", details)
+    cli.finish({**headline(evaluation.summary), "eval": str(file)}, run)
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

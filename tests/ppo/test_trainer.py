@@ -1,0 +1,178 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from common.runs import Run
+from envs.racing.config import EnvConfig
+from ppo import checkpoint
+from ppo.config import EvaluationConfig, PPOConfig, TrainConfig
+from ppo.display import Display
+from ppo.evaluate import load_policy
+from ppo.trainer import Trainer
+from tests.ppo.toys import NETWORK, SPEC, ToyEnv, cpu
+
+ENV = EnvConfig(
+    size=SPEC.size, grey=SPEC.grey, frame_stack=SPEC.frame_stack, action_repeat=SPEC.action_repeat
+)
+PPO = PPOConfig(
+    num_envs=3, num_steps=8, epochs=2, minibatches=2, micro_batch=8, network=NETWORK
+)  # fmt: skip
+TICKS = 3 * 8 * SPEC.action_repeat  # of one update
+TIMES = ("seconds", "ticks_per_second", "decisions_per_second", "collect_seconds", "update_seconds")
+
+
+def config(updates=6, **changes):
+    base = TrainConfig(
+        env=ENV,
+        ppo=PPO,
+        total_timesteps=updates * TICKS,
+        checkpoint_every=2 * TICKS,
+        evaluation=EvaluationConfig(every=2 * TICKS, validation_tracks=1),
+    )
+    return replace(base, **changes)
+
+
+def trainer(config, root, validate=None, name="run"):
+    path = root / name
+    run = Run(path) if path.exists() else Run.create(root, name, {}, seeds={})
+    env = ToyEnv(length=(5, 3, 7), terminate=[1])
+    return Trainer(config, run, cpu(), env, validate=validate, about={"seed": config.seed})
+
+
+def fit(trainer):
+    with Display(trainer.config.total_timesteps, live=False, enabled=False) as display:
+        trainer.fit(display)
+    return trainer
+
+
+def state(trainer):
+    return {name: value.clone() for name, value in trainer.policy.state_dict().items()}
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def scores(*values):
+    """A stand-in for the evaluator: the given scores one after another."""
+    queue = list(values)
+    return lambda driver: {"native_return": {"mean": queue.pop(0), "low": 0, "high": 0, "n": 1}}
+
+
+@pytest.mark.parametrize("schedule", ["linear", "adaptive"])
+def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, schedule):
+    settings = config(ppo=replace(PPO, lr_schedule=schedule))
+    straight = fit(trainer(settings, tmp_path, scores(1, 2, 3), "straight"))
+
+    torn = trainer(settings, tmp_path, scores(1, 2, 3), "torn")
+    crash = torn.train_once
+
+    def until_crash():
+        if torn.counters.updates == 3:
+            raise KeyboardInterrupt
+        return crash()
+
+    torn.train_once = until_crash
+    with pytest.raises(KeyboardInterrupt):
+        fit(torn)
+    saved = checkpoint.load(torn.last_checkpoint)
+    assert saved["about"]["updates"] == 2  # one update of work is lost, and will be done again
+
+    torch.manual_seed(12345)
+    resumed = trainer(settings, tmp_path, scores(2, 3), "torn")
+    resumed.load(saved)
+    assert resumed.run.truncate_metrics("ticks", resumed.counters.ticks) == 1
+    fit(resumed)
+
+    assert same(state(straight), state(resumed))
+    rows = [
+        [{k: v for k, v in row.items() if k not in (*TIMES, "validation/seconds")} for row in rows]
+        for rows in (straight.run.metrics(), resumed.run.metrics())
+    ]
+    assert len(rows[0]) == 6
+    assert rows[0] == rows[1]
+    final = checkpoint.load(straight.last_checkpoint), checkpoint.load(resumed.last_checkpoint)
+    moments = [content["training"]["moments"] for content in final]
+    assert moments[0] == moments[1]
+
+
+def test_a_seed_decides_everything(tmp_path):
+    first = fit(trainer(config(2), tmp_path, name="a"))
+    again = fit(trainer(config(2), tmp_path, name="b"))
+    other = fit(trainer(config(2, seed=2), tmp_path, name="c"))
+    assert same(state(first), state(again))
+    assert not same(state(first), state(other))
+
+
+def test_validation_does_not_disturb_training(tmp_path):
+    def validate(driver):
+        driver.act(torch.zeros(4, *SPEC.shape, dtype=torch.uint8).numpy(), deterministic=False)
+        return {"native_return": {"mean": 0.0, "low": 0, "high": 0, "n": 1}}
+
+    with_it = fit(trainer(config(4), tmp_path, validate, "a"))
+    without = fit(trainer(config(4), tmp_path, None, "b"))
+    assert same(state(with_it), state(without))
+
+
+def test_the_best_checkpoint_is_the_one_that_validated_best(tmp_path):
+    done = fit(trainer(config(8), tmp_path, scores(1.0, 5.0, 3.0, 4.0)))
+    best = load_policy(done.best_checkpoint)
+    assert best.about["updates"] == 4
+    assert best.about["validation"]["native_return"]["mean"] == 5.0
+    assert best.about["seed"] == done.config.seed
+    assert "training" not in checkpoint.load(done.best_checkpoint)
+    assert not same(best.policy.state_dict(), state(done))
+    validated = [row.get("validation/native_return") for row in done.run.metrics()]
+    assert validated == [None, 1.0, None, 5.0, None, 3.0, None, 4.0]
+
+
+def test_the_last_checkpoint_has_the_final_weights(tmp_path):
+    done = fit(trainer(config(3), tmp_path))
+    assert same(load_policy(done.last_checkpoint).policy.state_dict(), state(done))
+
+
+def test_rows_tell_how_it_goes(tmp_path):
+    done = fit(trainer(config(2), tmp_path))
+    first, second = done.run.metrics()
+    assert first["ticks"] == TICKS and second["ticks"] == 2 * TICKS
+    assert second["decisions"] == 2 * 3 * 8
+    assert first["ppo/first_ratio_error"] < 2e-6
+    assert first["ppo/learning_rate"] == PPO.learning_rate
+    assert second["ppo/learning_rate"] == PPO.learning_rate / 2
+    assert 0 <= second["reward/steer"] == pytest.approx(second["reward/total"])
+    assert 3 <= second["episode/length"] <= 7
+    assert abs(first["action/steer_mean"]) < 0.5
+    needed = {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm"}
+    assert needed <= {key.removeprefix("ppo/") for key in first}
+
+
+def test_a_failure_is_named_in_the_row_and_said_once(tmp_path):
+    broken = trainer(config(3, checkpoint_every=10**9), tmp_path)
+    with torch.no_grad():
+        broken.policy.policy[-1].bias.copy_(torch.tensor([9.0, 9.0, -9.0]))
+    said = []
+    display = Display(1, live=False, enabled=False)
+    display.say = said.append
+    broken.fit(display)
+    rows = broken.run.metrics()
+    assert all(row["diagnostics/steering_collapse"] > 0.9 for row in rows)
+    assert all("diagnostics/throttle_saturation" in row for row in rows)
+    assert sum("steering_collapse" in text for text in said) == 1
+
+
+def test_a_diverging_run_stops_and_keeps_the_batch(tmp_path):
+    from ppo.algorithm import TrainingDiverged
+
+    broken = trainer(config(40), tmp_path)
+    step = broken.env.step
+
+    def poisoned(actions):
+        observations, reward, *rest = step(actions)
+        return observations, reward * float("nan"), *rest
+
+    broken.env.step = poisoned
+    with pytest.raises(TrainingDiverged, match="nonfinite"):
+        fit(broken)
+    batch = torch.load(broken.run.path / "nonfinite" / "rank0_5.pt", weights_only=True)
+    assert batch["reward"].isnan().any()

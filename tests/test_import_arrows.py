@@ -1,0 +1,123 @@
+"""Who may use whom: the arrows of the design, read from the source of every module."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+ARROWS: dict[str, set[str]] = {
+    "common": set(),
+    "envs": {"common"},
+    "replay": {"common"},
+    "ppo": {"common", "envs"},
+    "llm": {"common", "envs"},
+    "rssm": {"common", "replay"},
+    "probes": {"common", "envs", "replay", "ppo", "rssm"},
+    "experiments": {"common", "envs", "replay", "ppo", "rssm", "probes", "llm"},
+    # It runs commands as subprocesses and reads their result files: no trainer, no world.
+    "autoresearch": {"common"},
+}
+"""Room to the rooms it may import. What joins two others is wired in entry commands and scripts."""
+
+ENTRY_MODULES = {"scripts", "tests"}
+
+TORCH = {"torch", "lightning", "pytorch_lightning"}
+TORCH_ROOMS = {"ppo", "rssm", "probes", "experiments", "llm"}
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of every import in `tree`, at whatever depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.lineno, node.module
+
+
+def at_module_level(tree: ast.Module) -> set[int]:
+    """Lines of the imports that run when the module is imported: those outside of functions."""
+    lines: set[int] = set()
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            lines.add(node.lineno)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+    return lines
+
+
+def violations(root: Path) -> list[str]:
+    """Every import below `root` that points against the arrows, as `file:line: why`."""
+    found = []
+    for room, allowed in ARROWS.items():
+        for path in sorted((root / room).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            top_level = at_module_level(tree)
+            relative = path.relative_to(root).as_posix()
+            for line, name in imports(tree):
+                package = name.partition(".")[0]
+                where = f"{relative}:{line}"
+                if package in ARROWS.keys() - allowed - {room}:
+                    found.append(f"{where}: {room} may not use {package}")
+                if package in ENTRY_MODULES or package.startswith("train_"):
+                    found.append(f"{where}: {room} may not use entry commands ({package})")
+                if package in TORCH and room not in TORCH_ROOMS:
+                    lazy = room == "common" and line not in top_level
+                    if not lazy and relative != "common/nn.py":
+                        found.append(f"{where}: {room} may not import {package} here")
+    return found
+
+
+def test_arrows():
+    assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("envs/a.py", "import ppo.policy", "envs/a.py:1: envs may not use ppo"),
+        ("envs/a.py", "def f():\n    import torch", "envs/a.py:2: envs may not import torch here"),
+        ("envs/sub/a.py", "from replay import x", "envs/sub/a.py:1: envs may not use replay"),
+        ("common/a.py", "from envs import x", "common/a.py:1: common may not use envs"),
+        ("common/a.py", "import torch.nn", "common/a.py:1: common may not import torch here"),
+        ("rssm/a.py", "import envs", "rssm/a.py:1: rssm may not use envs"),
+        ("autoresearch/a.py", "import rssm", "autoresearch/a.py:1: autoresearch may not use rssm"),
+        ("ppo/a.py", "import train_ppo", "ppo/a.py:1: ppo may not use entry commands (train_ppo)"),
+    ],
+)
+def test_a_wrong_import_is_found(tmp_path, name, source, expected):
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(source)
+    assert violations(tmp_path) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("common/a.py", "def f():\n    import torch"),
+        ("common/nn.py", "import torch"),
+        ("ppo/a.py", "import envs.racing, common.runs, torch\nfrom . import policy"),
+        ("rssm/a.py", "from replay.sampler import x"),
+    ],
+)
+def test_right_imports_pass(tmp_path, name, source):
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(source)
+    assert violations(tmp_path) == []
+
+
+def test_worlds_and_tools_run_without_torch():
+    """The arrows in effect: nothing that a worker process imports pulls torch in indirectly."""
+    tools = ("cli", "config", "errors", "files", "runs", "schema", "seeding", "statistics")
+    modules = [*(f"common.{tool}" for tool in tools), "envs.racing"]
+    code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
