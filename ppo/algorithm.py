@@ -128,7 +128,7 @@ class PPO:
     def _accumulate(self, buffer: RolloutBuffer, minibatch: Tensor) -> dict[str, float]:
         """Add up the gradient of one minibatch, micro-batch by micro-batch."""
         config, device = self.config, buffer.pixels.device
-        advantages = standardise(buffer.flat("advantage")[minibatch])
+        advantages = standardise(buffer.take("advantage", minibatch))
         noise = torch.randn(len(minibatch), buffer.u.shape[-1], generator=self.generator)
         noise = noise.to(device)
         sums = torch.zeros(6, device=device)
@@ -137,11 +137,11 @@ class PPO:
             part = slice(index * config.micro_batch, index * config.micro_batch + len(rows))
             with self.fabric.no_backward_sync(self.module, enabled=index < len(chunks) - 1):
                 log_prob, entropy, value = self.module(
-                    buffer.flat("pixels")[rows], buffer.flat("u")[rows], noise[part]
+                    buffer.take("pixels", rows), buffer.take("u", rows), noise[part]
                 )
-                log_ratio = log_prob - buffer.flat("log_prob")[rows]
+                log_ratio = log_prob - buffer.take("log_prob", rows)
                 policy_loss = surrogate(log_ratio, advantages[part], config.clip)
-                old_value, target = buffer.flat("value")[rows], buffer.flat("target")[rows]
+                old_value, target = buffer.take("value", rows), buffer.take("target", rows)
                 value_loss = value_error(value, old_value, target, config.value_clip)
                 loss = (
                     policy_loss
@@ -175,7 +175,7 @@ class PPO:
         self.optimiser.zero_grad()
         self.skipped_in_a_row += 1
         names = ("pixels", "u", "log_prob", "value", "reward", "advantage", "target")
-        where = self.save_batch({name: buffer.flat(name)[minibatch] for name in names})
+        where = self.save_batch({name: buffer.take(name, minibatch) for name in names})
         if self.skipped_in_a_row >= self.config.max_nonfinite:
             raise TrainingDiverged(
                 f"the loss or its gradient was not finite in {self.skipped_in_a_row} optimiser "
@@ -194,6 +194,6 @@ class PPO:
 def explained(buffer: RolloutBuffer) -> float:
     """Share of the value targets' variance that the value predicted; 0 if they do not vary."""
     rows = buffer.active_rows()
-    target, value = buffer.flat("target")[rows], buffer.flat("value")[rows]
+    target, value = buffer.take("target", rows), buffer.take("value", rows)
     variance = target.var(correction=0)
     return (1 - (target - value).var(correction=0) / (variance + EPSILON)).item()

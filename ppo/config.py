@@ -7,8 +7,9 @@ on-policy RL), Huang et al. 2022 (the 37 implementation details); sizes are meas
 from dataclasses import dataclass, field
 from typing import Literal
 
+from common.errors import UserError
 from common.mirror import LoggerConfig
-from common.seeding import SPLITS, parse_seeds
+from common.seeding import SPLITS, parse_seeds, split_of
 from envs.racing.config import EnvConfig, RewardConfig
 
 
@@ -161,7 +162,14 @@ class EvaluationConfig:
             f"validation_tracks is 1 to {last - first + 1}, not {self.validation_tracks}",
         )
         _require(self.threads >= 1, "threads is at least 1")
-        self.final_seeds()
+        try:
+            seeds = self.final_seeds()
+        except UserError as error:
+            raise ValueError(f"test_seeds: {error}") from None
+        _require(
+            not any(split_of(seed) == "sealed" for seed in seeds),
+            "test_seeds: sealed tracks are opened once per report, not by a training run",
+        )
 
     def validation_seeds(self) -> list[int]:
         """The validation tracks."""

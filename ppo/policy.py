@@ -74,7 +74,7 @@ class ActorCritic(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, pixels: Tensor, u: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log density of the stored `u` (n, 3), entropy from `noise` (n, 3), and value, all (n,)."""
+        """Log density of stored `u` (n, 3), entropy by `noise` (n, 3), and value, all (n,)."""
         features = self.encoder(pixels)
         distribution = self._distribution(features)
         return distribution.log_prob(u), distribution.entropy(noise), self._value(features)

@@ -268,7 +268,7 @@ class Trainer:
         return means | terms | {"reward/total": stats.reward / decisions}
 
     def _action_metrics(self) -> dict[str, float]:
-        return action_statistics(self.buffer.flat("action")[self.buffer.active_rows()])
+        return action_statistics(self.buffer.take("action", self.buffer.active_rows()))
 
     def _stds(self) -> dict[str, float]:
         stds = self.policy.log_std.detach().exp().tolist()

@@ -20,7 +20,6 @@ from common.runs import Run, timestamped
 from common.seeding import derive, seed_everything
 from envs.racing import RacingVectorEnv
 from envs.racing import evaluate as evaluator
-from envs.racing.video import record_video
 from ppo import checkpoint
 from ppo.config import TrainConfig
 from ppo.display import Display
@@ -141,6 +140,8 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     )
     results = headline(evaluation.summary)
     if config.video:
+        from envs.racing.video import record_video  # late: loads an encoder
+
         video = run.videos / f"track{seeds[0]}.mp4"
         filmed = "race" if env == "race" else "carracing"
         record_video(driver, video, env=filmed, track_seed=seeds[0], direction=direction)

@@ -4,9 +4,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from common import cli
+from common.errors import UserError
 from common.files import sha256_file
 from common.runs import Run, timestamped
-from common.seeding import parse_seeds
+from common.seeding import parse_seeds, split_of
 
 DESCRIPTION = """Drive a policy on fixed tracks, deterministically, and measure it.
 
@@ -42,6 +43,8 @@ def main() -> None:
     from ppo.evaluate import headline, load_policy, report, resolve_checkpoint
 
     seeds = parse_seeds(settings.seeds)
+    if any(split_of(seed) == "sealed" for seed in seeds):
+        raise UserError(f"seeds={settings.seeds}: sealed tracks are opened once, by the report")
     path = resolve_checkpoint(settings.checkpoint)
     device = choose_device(settings.device)
     driver = load_policy(path, device)

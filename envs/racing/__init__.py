@@ -5,7 +5,18 @@ and camera with progress by arc length, laps, both directions and procedural tra
 package registers `racing/CarRacing-v0` and `racing/Race-v0` with Gymnasium.
 """
 
+import gymnasium
+
 from envs.racing.config import EnvConfig, ObservationSpec, RewardConfig
 from envs.racing.vector_env import RacingVectorEnv
 
 __all__ = ["EnvConfig", "ObservationSpec", "RacingVectorEnv", "RewardConfig"]
+
+for _id, _preset in (("racing/CarRacing-v0", "carracing"), ("racing/Race-v0", "race")):
+    if _id not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point="envs.racing.single_env:RacingEnv",
+            vector_entry_point="envs.racing.vector_env:RacingVectorEnv",
+            kwargs={"preset": _preset},
+        )

@@ -175,6 +175,10 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
     # The pedal rises by at most 0.1 a tick and falls at once.
     car.gas += min(gas - car.gas, 0.1)
     sin, cos = math.sin(car.angle), math.cos(car.angle)
+    # Box2D's joints gave the wheels their velocities before the last step turned the car, so the
+    # arms of these velocities are those of the pose before.
+    before = car.angle - DT * car.yaw_rate
+    sin_before, cos_before = math.sin(before), math.cos(before)
     force_x, force_y, torque = 0.0, 0.0, 0.0
     for k in range(4):
         wheel = wheels[k]
@@ -184,8 +188,8 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
         ry = sin * arm_x + cos * arm_y
         angle = car.angle + (car.steer if k < 2 else car.rear_twist)
         fx, fy = -math.sin(angle), math.cos(angle)
-        vx = car.vx - car.yaw_rate * ry
-        vy = car.vy + car.yaw_rate * rx
+        vx = car.vx - car.yaw_rate * (sin_before * arm_x + cos_before * arm_y)
+        vy = car.vy + car.yaw_rate * (cos_before * arm_x - sin_before * arm_y)
         forward = fx * vx + fy * vy
         sideways = fy * vx - fx * vy
         limit = FRICTION_LIMIT * (road_grip if wheel.on_road else grass_grip)

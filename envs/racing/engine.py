@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 
 import numpy as np
 
@@ -230,7 +231,7 @@ class Engine:
         self._telemetry = np.zeros((worlds, agents, len(TELEMETRY)), np.float32)
         threads = min(config.threads, worlds)
         edges = np.linspace(0, worlds, threads + 1).astype(int)
-        self._slices = [(int(a), int(b)) for a, b in zip(edges, edges[1:], strict=False)]
+        self._slices = [(int(a), int(b)) for a, b in pairwise(edges)]
         self._workers = ThreadPoolExecutor(threads) if threads > 1 else None
 
     @property
@@ -334,6 +335,14 @@ class Engine:
         """(worlds, agents, len(TELEMETRY)) float32, columns named by TELEMETRY; reused."""
         _telemetry(self.cars, self.wheels, self._handles, self._telemetry)
         return self._telemetry
+
+    def painted(self, world: int, agent: int) -> np.ndarray:
+        """(tiles,) bool, which tiles a car has repainted by touching them."""
+        return self._painted[world, agent, : len(self.tracks[world].track)].astype(bool)
+
+    def visited(self, world: int, agent: int) -> np.ndarray:
+        """(tiles,) bool, which tiles a wheel has touched."""
+        return self._visited[world, agent, : len(self.tracks[world].track)].astype(bool)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Copies of everything that the future depends on, except which tracks are loaded."""

@@ -152,12 +152,34 @@ def visit_order(env, seed: int, action, steps: int) -> dict[str, float]:
         total += float(reward[0])
         total_ref += float(reward_ref)
         visited = {tile.idx for tile in env.road if tile.road_visited}
-        if first < 0 and visited != set(np.flatnonzero(ours.engine._visited[0, 0])):
+        if first < 0 and visited != set(np.flatnonzero(ours.engine.visited(0, 0))):
             first = step
         if first < 0:
             worst = max(worst, abs(float(reward[0]) - float(reward_ref)))
     ours.close()
     return {"ours": total, "theirs": total_ref, "order": first, "reward": worst}
+
+
+def leaving(env, seed: int, limit: int = 1000) -> dict[str, tuple[int, float, bool]]:
+    """Full gas straight ahead until the playfield's edge: (ticks, last reward, terminated) each."""
+    action = np.array([0.0, 1.0, 0.0])
+    ours = RacingVectorEnv(1, preset="carracing", split=None, track_seeds=[seed], autoreset=False)
+    ours.reset()
+    env.reset(seed=seed)
+    ends = {}
+    for ticks in range(1, limit + 1):
+        if "ours" not in ends:
+            _, reward, terminated, _, _ = ours.step(action[None])
+            if terminated[0]:
+                ends["ours"] = ticks, float(reward[0]), bool(terminated[0])
+        if "theirs" not in ends:
+            _, reward, terminated, _, _ = env.step(action)
+            if terminated:
+                ends["theirs"] = ticks, float(reward), bool(terminated)
+        if len(ends) == 2:
+            break
+    ours.close()
+    return ends
 
 
 def copy_state(env, engine: Engine) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
+from scipy.spatial import cKDTree
 
 from envs.racing.track import DETAIL_STEP, KERB_WIDTH, TrackError
 
@@ -21,8 +22,11 @@ EXTENT = 300.0
 MIN_LENGTH, MAX_LENGTH = 700.0, 1400.0
 GAP = 4.0
 """Least grass between the kerbs of parts of the road that do not follow each other."""
-MIN_BEND = 1.15
-"""Least radius of curvature in half-widths: above 1, no tile folds over itself."""
+MIN_BEND = 1.6
+"""Least radius of curvature in half-widths; no tile folds over itself, even on a widened road."""
+
+STRAIGHT = 40.0
+"""Least radius of the stretch on which cars start."""
 
 FINE_STEP = 0.5
 """Spacing in units of the curve while it is rounded and blurred."""
@@ -181,12 +185,9 @@ def _fits(points: np.ndarray, turns: np.ndarray, family: _Family) -> bool:
         return False
     # A half circle whose ends are `clearance` apart is this long: nearer parts follow each other.
     following = math.ceil(math.pi / 2 * family.clearance / step)
-    n = len(points)
-    square = (points**2).sum(1)
-    distance = square[:, None] + square - 2 * points @ points.T
-    apart = np.abs(np.arange(n)[:, None] - np.arange(n))
-    apart = np.minimum(apart, n - apart)
-    return bool(distance[apart > following].min() >= family.clearance**2)
+    near = cKDTree(points).query_pairs(family.clearance, output_type="ndarray")
+    apart = np.abs(near[:, 0] - near[:, 1])
+    return bool((np.minimum(apart, len(points) - apart) <= following).all())
 
 
 def _attempt(rng: np.random.Generator, family: _Family) -> np.ndarray | None:
@@ -215,13 +216,17 @@ def _attempt(rng: np.random.Generator, family: _Family) -> np.ndarray | None:
     return _from_start(points, turns)
 
 
-def _from_start(points: np.ndarray, turns: np.ndarray) -> np.ndarray:
-    """Begin late on a long straight stretch, so that a starting grid fits behind."""
-    behind, ahead = 24, 12
-    window = behind + ahead
+def _from_start(points: np.ndarray, turns: np.ndarray) -> np.ndarray | None:
+    """Begin in the middle of the straightest stretch, so that a starting grid fits behind in both
+    directions; None without one."""
+    half = 18
+    window = 2 * half
     around = np.concatenate([np.abs(turns), np.abs(turns[:window])])
     bent = np.convolve(around, np.ones(window), "valid")[: len(points)]
-    points = np.roll(points, -(int(np.argmin(bent)) + behind), axis=0)
+    first = int(np.argmin(bent))
+    if around[first : first + window].max() > DETAIL_STEP / STRAIGHT:
+        return None
+    points = np.roll(points, -(first + half), axis=0)
     tangent = np.roll(points, -1, 0) - np.roll(points, 1, 0)
     beta = np.unwrap(np.arctan2(-tangent[:, 0], tangent[:, 1]))
     return np.column_stack([beta, points])

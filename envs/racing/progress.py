@@ -1,11 +1,13 @@
 """Progress: arc length along the smoothed centreline that cannot be gained by cheating.
 
 The foot of the car on the centreline is followed continuously from tick to tick, so crossing the
-infield never jumps it ahead. What the foot gains is credited with three rules:
+infield never jumps it ahead. What the foot gains is credited with four rules:
 
 * on the road (and half a road's width beyond its edge) it counts in full, but inside a bend never
   at a higher rate than at the road's inner edge, so cutting further in gains nothing more;
 * from there it fades to nothing at one road half-width off the edge; backward motion always counts;
+* the foot may lag behind a car that crosses a bend's centre, and catches up near the road: no more
+  counts than the car moves along the road itself;
 * a car that comes back onto the road elsewhere has its foot moved there, without credit if that is
   ahead and with the full loss if it is behind.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import math
 
+from envs.racing.dynamics import DT
 from envs.racing.kernel import kernel
 
 FULL_CREDIT = 1.5
@@ -25,6 +28,11 @@ ASTRAY = 30.0
 """Units between the foot and the touched tile beyond which the car is on another part."""
 MIN_STRETCH = 0.2
 """Lower bound of 1 - curvature x offset, which vanishes at a bend's centre."""
+CATCH_UP = 1.1
+"""Most arc length that counts in a tick, as a multiple of the car's own motion along the road; above
+1 since curvature varies within a tick."""
+CATCH_UP_SLACK = 0.02
+"""Units on top of that: turning moves the hull's origin about the centre of mass."""
 MAX_STEP = 4.0
 """Units by which a foot may move in a tick: twice what the fastest car drives."""
 
@@ -79,14 +87,19 @@ def foot(centreline, count, length, s, x, y):
 
 
 @kernel
-def credit(gain, lateral, curvature, half_width):
-    """Arc length that counts, of `gain` units that the foot moved (see the module)."""
+def credit(gain, along, lateral, curvature, half_width):
+    """Arc length that counts, of `gain` units that the foot moved (see the module).
+
+    along: units that the car moved in the direction of the road.
+    """
     if gain <= 0:
         return gain
     edge = min(max(lateral, -half_width), half_width)
-    stretch = max(1.0 - curvature * lateral, 0.0) / max(1.0 - curvature * edge, MIN_STRETCH)
+    at_edge = max(1.0 - curvature * edge, MIN_STRETCH)
+    gain *= min(max(1.0 - curvature * lateral, 0.0) / at_edge, 1.0)
+    gain = min(gain, CATCH_UP * max(along, 0.0) / at_edge + CATCH_UP_SLACK)
     beyond = (NO_CREDIT - abs(lateral) / half_width) / (NO_CREDIT - FULL_CREDIT)
-    return gain * min(stretch, 1.0) * min(max(beyond, 0.0), 1.0)
+    return gain * min(max(beyond, 0.0), 1.0)
 
 
 @kernel
@@ -96,14 +109,15 @@ def update(car, track, x, y, touched):
     touched: a tile that a wheel touches, or -1.
     """
     s, lateral, curvature = foot(track.centreline, track.samples, track.length, car.s, x, y)
-    gain = credit(s - car.s, lateral, curvature, track.half_width)
+    _, _, tx, ty, _ = sample(track.centreline, track.samples, track.length, s)
+    along = DT * (car.vx * tx + car.vy * ty)
+    gain = credit(s - car.s, along, lateral, curvature, track.half_width)
     if touched >= 0 and abs(lateral) > 2 * track.half_width:
-        astray = wrap(track.tile_s[touched] - s, track.length)
-        if abs(astray) > ASTRAY:
-            s = track.tile_s[touched]
+        there = track.tile_s[touched]
+        if abs(wrap(there - s, track.length)) > ASTRAY:
             # The new neighbourhood's foot, found from the tile's own arc position.
-            s, lateral, curvature = foot(track.centreline, track.samples, track.length, s, x, y)
-            gain = min(astray, 0.0)
+            s, lateral, curvature = foot(track.centreline, track.samples, track.length, there, x, y)
+            gain = min(wrap(s - car.s, track.length), 0.0)
     car.s = s - track.length * math.floor(s / track.length)
     car.lateral = lateral
     car.curvature = curvature

@@ -38,6 +38,7 @@ from envs.racing.texture import (
     TILE_CODE,
     fixed_palette,
     grass_code,
+    light_shares,
 )
 from envs.racing.track import MAX_TILES, PLAYFIELD
 
@@ -71,6 +72,12 @@ MAX_STEER = 0.46
 PHASE_STEPS = 32
 BOX_ROWS, BOX_COLUMNS = 12, 6
 """Size in pixels of the box around the followed car; enough at the finest camera."""
+
+CAR_SIDE, CAR_END = 1.7, 2.7
+"""Units within which a car lies, front wheels turned, to its sides and ends."""
+
+GRASS_BINS = 128
+"""Bins of the grass period where ground is computed by formula."""
 
 Camera = namedtuple(
     "Camera",
@@ -299,6 +306,9 @@ def _ground(track, lut, camera, zoom, x, y, angle, frame, line):
     reach = abs(x) if abs(x) > abs(y) else abs(y)
     far = math.hypot(size * across, size * along)
     formula = level > 0 or reach + far > PLAYFIELD
+    shares = np.empty((2, GRASS_BINS if formula else 0))
+    light_shares(shares[0], across)
+    light_shares(shares[1], along)
     w = int32(width)
     # Aligns the grass pattern with the texture, and keeps addresses positive.
     pattern_x = int64(math.floor(table[3] * scale * one)) + (int64(PERIOD) << 16) * 64
@@ -324,7 +334,7 @@ def _ground(track, lut, camera, zoom, x, y, angle, frame, line):
                 for c in range(size):
                     if c < low or c >= high:
                         gx, gy = wx + cos * across * c, wy + sin * across * c
-                        line[c] = PERIOD * PERIOD + grass_code(gx, gy, across, along)
+                        line[c] = PERIOD * PERIOD + grass_code(gx, gy, shares[0], shares[1])
             else:
                 for c in range(low):
                     u, v = uint32(gu + uint32(c) * hu), uint32(gv + uint32(c) * hv)
@@ -390,10 +400,10 @@ def _followed_car(frame, camera, look, steer, wheels):
 @kernel
 def _any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hull_values):
     """Draw a car anywhere: (right, up) units from the camera's car, turned by angle against it."""
-    samples = 4
+    samples = 3
     ratio = ZOOM / zoom
     across, along = camera.across * ratio, camera.along * ratio
-    reach = 3.0
+    reach = CAR_SIDE + CAR_END
     left = max(0, int(math.floor((right - reach) / across + camera.centre_column)))
     last = min(camera.size - 1, int((right + reach) / across + camera.centre_column))
     top = max(0, int(math.floor(camera.centre_row - (up + reach) / along)))
@@ -406,6 +416,12 @@ def _any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hull_va
     for r in range(top, bottom + 1):
         for c in range(left, last + 1):
             hull, dark, light = 0, 0, 0
+            # Most of the box is beside a turned car; a pixel farther away than its own diagonal is.
+            dx = (c + 0.5 - camera.centre_column) * across - right
+            dy = (camera.centre_row - r - 0.5) * along - up
+            x, y = cos * dx + sin * dy, cos * dy - sin * dx
+            if abs(x) > CAR_SIDE + across or abs(y) > CAR_END + along:
+                continue
             for i in range(samples * samples):
                 dx = (c + (i % samples + 0.5) / samples - camera.centre_column) * across - right
                 dy = (camera.centre_row - r - (i // samples + 0.5) / samples) * along - up

@@ -66,7 +66,7 @@ def coefficients(config: RewardConfig) -> Coefficients:
 
 
 @kernel
-def heading(track, s):  # pragma: no cover - compiled
+def heading(track, s):
     """Unwrapped heading of the centreline at s >= 0 (linear between samples)."""
     at = s * track.samples / track.length
     j = int(math.floor(at))
@@ -78,15 +78,13 @@ def heading(track, s):  # pragma: no cover - compiled
 
 
 @kernel
-def corner_angle(track, s):  # pragma: no cover - compiled
+def corner_angle(track, s):
     """Signed heading change of the centreline over the next LOOKAHEAD units."""
     return heading(track, s + LOOKAHEAD) - heading(track, s)
 
 
 @kernel
-def settle(
-    car, wheels, track, k, rules, steer, brake, speed_before, arc_before, x, y, terms
-):  # pragma: no cover - compiled
+def settle(car, wheels, track, k, rules, steer, brake, speed_before, arc_before, x, y, terms):
     """Pay one tick, count what the metrics need, and decide whether the episode ends.
 
     Args:
@@ -127,12 +125,12 @@ def settle(
     terms[TIME] += k.time
     if off:
         terms[OFF_TRACK] += k.off_track
-    if k.corner_entry != 0.0 or k.apex_decel != 0.0:
-        if abs(corner_angle(track, car.s)) > k.corner_threshold:
-            excess = (car.speed - k.corner_target_speed) / k.corner_target_speed
-            terms[CORNER_ENTRY] += k.corner_entry * max(excess, 0.0)
-            lost = min(max(speed_before - car.speed, 0.0), k.apex_decel_cap)
-            terms[APEX_DECEL] += k.apex_decel * lost
+    wanted = k.corner_entry != 0.0 or k.apex_decel != 0.0
+    if wanted and abs(corner_angle(track, car.s)) > k.corner_threshold:
+        excess = (car.speed - k.corner_target_speed) / k.corner_target_speed
+        terms[CORNER_ENTRY] += k.corner_entry * max(excess, 0.0)
+        lost = min(max(speed_before - car.speed, 0.0), k.apex_decel_cap)
+        terms[APEX_DECEL] += k.apex_decel * lost
     terms[STEER_SMOOTHNESS] += k.steer_smoothness * jerk
     terms[STEER_MAGNITUDE] += k.steer_magnitude * abs(steer)
     terms[YAW_RATE] += k.yaw_rate * abs(car.yaw_rate)

@@ -61,7 +61,7 @@ def pair_code(a: int, b: int, part: int) -> int:
 
 
 @kernel(inline="always")
-def _pair_code(a, b, part):  # pragma: no cover - compiled
+def _pair_code(a, b, part):
     if part <= 0:
         return a
     if part >= BLENDS:
@@ -86,7 +86,7 @@ def fixed_palette() -> np.ndarray:
 
 
 @kernel(inline="always")
-def light_share(position, footprint):  # pragma: no cover - compiled
+def light_share(position, footprint):
     """Share of [position - footprint/2, position + footprint/2] on the even grass cells."""
     period = 2.0 * GRASS_SIZE
     low = (position - 0.5 * footprint) / period
@@ -98,17 +98,29 @@ def light_share(position, footprint):  # pragma: no cover - compiled
     return (area_high - area_low) / (high - low)
 
 
+@kernel
+def light_shares(shares, footprint):
+    """`light_share` over one period of the grass, sampled at the middles of equal bins."""
+    for i in range(len(shares)):
+        shares[i] = light_share((i + 0.5) * 2.0 * GRASS_SIZE / len(shares), footprint)
+
+
 @kernel(inline="always")
-def grass_code(x, y, across, along):  # pragma: no cover - compiled
-    """Code of the ground without a track at a point, box filtered over a footprint in units."""
+def grass_code(x, y, share_x, share_y):
+    """Code of the ground without a track at a point.
+
+    share_x, share_y: `light_shares` of the footprint across both axes.
+    """
     if abs(x) > PLAYFIELD or abs(y) > PLAYFIELD:
         return VOID
-    share = light_share(x, across) * light_share(y, along)
-    return _pair_code(GRASS, LIGHT_GRASS, int(share * BLENDS + 0.5))
+    u, v = x / (2.0 * GRASS_SIZE), y / (2.0 * GRASS_SIZE)
+    i = int((u - np.floor(u)) * len(share_x))
+    j = int((v - np.floor(v)) * len(share_y))
+    return _pair_code(GRASS, LIGHT_GRASS, int(share_x[i] * share_y[j] * BLENDS + 0.5))
 
 
 @kernel
-def _fill_quad(fine, side, quad, x0, y0, step, code):  # pragma: no cover - compiled
+def _fill_quad(fine, side, quad, x0, y0, step, code):
     """Even-odd scanline fill of a quad into a block of fine samples."""
     crossings = np.empty(4)
     y_low = min(min(quad[0, 1], quad[1, 1]), min(quad[2, 1], quad[3, 1]))
@@ -136,20 +148,32 @@ def _fill_quad(fine, side, quad, x0, y0, step, code):  # pragma: no cover - comp
 
 
 @kernel
-def _paint_level(quads, codes, origin_x, origin_y, density, texture):  # pragma: no cover
+def _paint_level(quads, codes, origin_x, origin_y, density, pattern, texture):
     """Paint polygons (in order) over grass. texture: (H, W) uint16, written."""
     height, width = texture.shape
     texel = 1.0 / density
-    # Grass first, by formula; its pattern is separable and needs no samples.
+    # Grass first: copies of the pattern where the level's period is whole, else by formula.
     foot = WINDOW * texel / FINE
-    across = np.empty(width)
-    for i in range(width):
-        across[i] = light_share(origin_x + (i + 0.5) * texel, foot)
-    for j in range(height):
-        along = light_share(origin_y + (j + 0.5) * texel, foot)
+    if density == DENSITY:
+        first_x, first_y = round(origin_x * density), round(origin_y * density)
+        for j in range(height):
+            row = pattern[(first_y + j) % PERIOD]
+            at = first_x % PERIOD
+            i = 0
+            while i < width:
+                run = min(PERIOD - at, width - i)
+                texture[j, i : i + run] = row[at : at + run]
+                i += run
+                at = 0
+    else:
+        across = np.empty(width)
         for i in range(width):
-            share = int(across[i] * along * BLENDS + 0.5)
-            texture[j, i] = _pair_code(GRASS, LIGHT_GRASS, share)
+            across[i] = light_share(origin_x + (i + 0.5) * texel, foot)
+        for j in range(height):
+            along = light_share(origin_y + (j + 0.5) * texel, foot)
+            for i in range(width):
+                share = int(across[i] * along * BLENDS + 0.5)
+                texture[j, i] = _pair_code(GRASS, LIGHT_GRASS, share)
 
     # Which polygons reach which block, in painting order.
     rows, columns = (height + BLOCK - 1) // BLOCK, (width + BLOCK - 1) // BLOCK
@@ -179,6 +203,7 @@ def _paint_level(quads, codes, origin_x, origin_y, density, texture):  # pragma:
 
     side = BLOCK * FINE + WINDOW
     fine = np.empty((side, side), np.uint16)
+    light_x, light_y = np.empty(side, np.bool_), np.empty(side, np.bool_)
     step = texel / FINE
     lead = (WINDOW - FINE) * 0.5 - 0.5  # fine samples before a block's first texel
     tally = np.zeros(MATERIALS, np.int32)
@@ -189,39 +214,50 @@ def _paint_level(quads, codes, origin_x, origin_y, density, texture):  # pragma:
                 continue
             x0 = origin_x + c * size - lead * step
             y0 = origin_y + r * size - lead * step
-            # Ground under the polygons: one texel's grass is uniform enough for its fine samples.
+            for i in range(side):
+                light_x[i] = np.floor((x0 + i * step) / GRASS_SIZE) % 2 == 0
+                light_y[i] = np.floor((y0 + i * step) / GRASS_SIZE) % 2 == 0
             for j in range(side):
-                row_light = np.floor((y0 + j * step) / GRASS_SIZE) % 2 == 0
                 for i in range(side):
-                    light = row_light and np.floor((x0 + i * step) / GRASS_SIZE) % 2 == 0
-                    fine[j, i] = LIGHT_GRASS if light else GRASS
+                    fine[j, i] = LIGHT_GRASS if light_x[i] and light_y[j] else GRASS
             for m in range(start[block], start[block + 1]):
                 _fill_quad(fine, side, quads[members[m]], x0, y0, step, codes[members[m]])
             for j in range(min(BLOCK, height - r * BLOCK)):
                 for i in range(min(BLOCK, width - c * BLOCK)):
-                    tally[:] = 0
-                    for b in range(WINDOW):
-                        for a in range(WINDOW):
-                            code = fine[j * FINE + b, i * FINE + a]
-                            tally[ROAD if code >= TILE_CODE else code] += 1
-                    top = np.argmax(tally)
-                    if tally[top] == WINDOW * WINDOW:
-                        centre = fine[j * FINE + WINDOW // 2, i * FINE + WINDOW // 2]
+                    y, x = j * FINE, i * FINE
+                    centre = fine[y + WINDOW // 2, x + WINDOW // 2]
+                    kind = min(centre, TILE_CODE)
+                    whole = True
+                    for k in range(WINDOW * WINDOW):
+                        if min(fine[y + k // WINDOW, x + k % WINDOW], TILE_CODE) != kind:
+                            whole = False
+                            break
+                    if whole:
                         texture[r * BLOCK + j, c * BLOCK + i] = centre
                         continue
-                    most = tally[top]
-                    tally[top] = 0
-                    second = np.argmax(tally)  # a third material in one texel is left out
-                    part = tally[second] * BLENDS / (most + tally[second])
+                    tally[:] = 0
+                    for k in range(WINDOW * WINDOW):
+                        code = fine[y + k // WINDOW, x + k % WINDOW]
+                        tally[ROAD if code >= TILE_CODE else code] += 1
+                    # The two commonest materials blend; a third in one texel is left out.
+                    top, second = -1, -1
+                    for k in range(MATERIALS):
+                        if top < 0 or tally[k] > tally[top]:
+                            top, second = k, top
+                        elif second < 0 or tally[k] > tally[second]:
+                            second = k
+                    part = tally[second] * BLENDS / (tally[top] + tally[second])
                     code = _pair_code(top, second, int(part + 0.5))
                     texture[r * BLOCK + j, c * BLOCK + i] = code
 
 
 @cache
 def _grass_pattern() -> np.ndarray:
-    centres = (np.arange(PERIOD) + 0.5) / DENSITY
-    foot = WINDOW / FINE / DENSITY
-    return np.array([[grass_code(x, y, foot, foot) for x in centres] for y in centres], np.uint16)
+    shares = np.empty(PERIOD)
+    light_shares(shares, WINDOW / FINE / DENSITY)
+    parts = np.floor(np.outer(shares, shares) * BLENDS + 0.5).astype(int)
+    codes = [pair_code(GRASS, LIGHT_GRASS, part) for part in range(BLENDS + 1)]
+    return np.array(codes, np.uint16)[parts]
 
 
 def texture_shapes(track: Track) -> list[tuple[int, int]]:
@@ -243,7 +279,8 @@ def _bounds(track: Track) -> tuple[np.ndarray, np.ndarray]:
     corners = track.tiles.reshape(-1, 2)
     if len(track.kerbs):
         corners = np.concatenate([corners, track.kerbs.reshape(-1, 2)])
-    return corners.min(0) - MARGIN, corners.max(0) + MARGIN
+    # The origin lies on the texel grid of the grass pattern.
+    return np.floor((corners.min(0) - MARGIN) * DENSITY) / DENSITY, corners.max(0) + MARGIN
 
 
 def paint(track: Track, out: np.ndarray) -> np.ndarray:
@@ -286,7 +323,8 @@ def paint(track: Track, out: np.ndarray) -> np.ndarray:
         if end > len(out):
             raise ValueError(f"a texture of {end} texels does not fit into {len(out)}")
         scale = DENSITY / 2**level
-        _paint_level(quads, codes, low[0], low[1], scale, out[offset:end].reshape(height, width))
+        texture = out[offset:end].reshape(height, width)
+        _paint_level(quads, codes, low[0], low[1], scale, _grass_pattern(), texture)
         table[level] = offset, height, width, low[0], low[1], scale
         offset = end
     return table

@@ -187,18 +187,21 @@ def carracing_points(seed: int) -> np.ndarray:
             return points
 
 
-def _kerbs_along(beta: np.ndarray) -> np.ndarray:
-    """Which tiles carry a kerb: four bends in a row that are sharp and to the same side."""
+@kernel
+def _kerbs_along(beta):
+    """(N,) bool, the tiles with a kerb: four bends in a row that are sharp and to the same side."""
     n = len(beta)
-    bend = beta - np.roll(beta, 1)
-    kerb = np.zeros(n, bool)
+    kerb = np.zeros(n, np.bool_)
     for i in range(n):
-        last = bend[[(i - k) % n for k in range(KERB_MIN_COUNT)]]
-        sharp = (np.abs(last) > TURN_RATE * 0.2).all()
-        kerb[i] = sharp and abs(np.sign(last).sum()) == KERB_MIN_COUNT
+        sharp, side = True, 0.0
+        for k in range(KERB_MIN_COUNT):
+            bend = beta[(i - k) % n] - beta[(i - k - 1) % n]
+            sharp = sharp and abs(bend) > TURN_RATE * 0.2
+            side += np.sign(bend)
+        kerb[i] = sharp and abs(side) == KERB_MIN_COUNT
     for i in range(n):  # in place and ascending, as the reference spreads them
         for k in range(KERB_MIN_COUNT):
-            kerb[(i - k) % n] |= kerb[i]
+            kerb[(i - k) % n] = kerb[(i - k) % n] or kerb[i]
     return kerb
 
 
@@ -248,16 +251,16 @@ def _contact_grid(tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     high = np.floor((tiles.max(1) + GRID_REACH) / GRID_CELL).astype(int) + GRID_HALF
     if low.min() < 0 or high.max() >= side:
         raise TrackError("a track reaches beyond the playfield")
-    cells, owners = [], []
-    for i, ((x0, y0), (x1, y1)) in enumerate(zip(low, high, strict=True)):
-        block = (np.arange(y0, y1 + 1)[:, None] * side + np.arange(x0, x1 + 1)).ravel()
-        cells.append(block)
-        owners.append(np.full(len(block), i, np.int32))
-    cell, owner = np.concatenate(cells), np.concatenate(owners)
+    wide, tall = (high - low + 1).T
+    owner = np.repeat(np.arange(len(tiles)), wide * tall)
+    # Position of every entry within its tile's block of cells.
+    at = np.arange(len(owner)) - np.repeat(np.cumsum(wide * tall) - wide * tall, wide * tall)
+    row, column = low[owner, 1] + at // wide[owner], low[owner, 0] + at % wide[owner]
+    cell = row * side + column
     order = np.argsort(cell, kind="stable")  # ascending tile index within a cell
     start = np.zeros(side * side + 1, np.int32)
     np.cumsum(np.bincount(cell, minlength=side * side), out=start[1:])
-    return start, owner[order]
+    return start, owner[order].astype(np.int32)
 
 
 def build_track(
@@ -284,7 +287,7 @@ def build_track(
         raise TrackError(f"a track needs 8 to {MAX_TILES} points, not {n}")
     beta, x, y = points.T
     tiles = _quads(beta, x, y, -half_width, half_width)
-    kerb = np.flatnonzero(_kerbs_along(beta))
+    kerb = np.flatnonzero(_kerbs_along(np.ascontiguousarray(beta)))
     side = np.sign(np.roll(beta, 1) - beta)[:, None]
     stones = _quads(beta, x, y, side * half_width, side * (half_width + KERB_WIDTH))[kerb]
     order = np.arange(n)

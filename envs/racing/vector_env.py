@@ -22,7 +22,7 @@ ACTION_LOW = np.array([-1.0, 0.0, 0.0], np.float32)
 ACTION_HIGH = np.array([1.0, 1.0, 1.0], np.float32)
 ACTION_NAMES = ("steer", "gas", "brake")
 ACTION_SLACK = 1e-4
-"""Rounding that an action may be beyond its bounds; it is clipped there, and refused further out."""
+"""Rounding by which an action may lie beyond its bounds: it is clipped; further out, refused."""
 
 
 class RacingVectorEnv(VectorEnv):
@@ -110,6 +110,11 @@ class RacingVectorEnv(VectorEnv):
         self._previous = self._frames
         self._world_id = np.repeat(np.arange(self.num_worlds), agents)
         self._agent_id = np.tile(np.arange(agents), self.num_worlds)
+
+    @property
+    def frames(self) -> np.ndarray:
+        """The latest observations, (num_envs, ...) uint8; not a copy."""
+        return self._previous
 
     def set_buffer(self, frames: np.ndarray) -> None:
         """Write the next observations into `frames`, (num_envs, ...) uint8 and C-contiguous.

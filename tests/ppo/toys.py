@@ -97,7 +97,7 @@ class ToyRace(ToyEnv):
     def step(self, actions):
         moving = self.racing.copy()
         before = self.step_count.copy()
-        observations, reward, terminated, truncated, info = super().step(actions)
+        _, reward, terminated, truncated, info = super().step(actions)
         # The world goes on for the others: whoever has ended keeps its counter and earns nothing.
         self.step_count = np.where(moving, before + 1, before)
         self.racing = moving & ~(terminated & moving)

@@ -1,0 +1,321 @@
+"""The locked evaluator: every published driving number of this project is computed here.
+
+Standing start, one lap, at most 1,000 engine ticks, never ended for being off the track; native
+quantities only, so no reward configuration can flatter a policy. Each result carries
+`EVALUATOR_HASH`, the hash of this file and of the engine that it measures with: numbers with
+different hashes were not measured with the same ruler.
+
+Worlds: "race" ends at a lap by arc length, and goes on beyond the playfield; "carracing" is the
+same game with CarRacing-v3's own endings; "gymnasium_carracing" is the real CarRacing-v3 (extra
+`parity`), driven through the same observations with its score text blackened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from common.errors import UserError
+from common.statistics import mean_interval, proportion_interval
+from envs.racing.config import EnvConfig, ObservationSpec
+from envs.racing.dynamics import CAR, DT
+from envs.racing.frames import FrameAdapter
+from envs.racing.kernel import kernel
+from envs.racing.pool import PaintedTrack, open_track
+from envs.racing.progress import foot, update
+from envs.racing.track import build_track, carracing_points
+from envs.racing.vector_env import ACTION_HIGH, ACTION_LOW, RacingVectorEnv
+
+MAX_TICKS = 1000
+WORLDS = ("race", "carracing", "gymnasium_carracing")
+BATCH = 128
+MEANS = (
+    "native_return",
+    "progress",
+    "lap_time",
+    "off_track_rate",
+    "mean_speed",
+    "steering_variance",
+    "ticks",
+    "decisions",
+)
+SHARES = ("finished", "left_track")
+
+_NOT_MEASURING = ("view.py", "video.py", "parity.py", "parallel_env.py", "single_env.py")
+
+
+def _hash() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        if source.name not in _NOT_MEASURING:
+            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+EVALUATOR_HASH = _hash()
+"""SHA-256 of this file and the engine's sources."""
+
+
+class Policy(Protocol):
+    """What can be evaluated."""
+
+    spec: ObservationSpec
+
+    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
+        """Actions (n, 3) for a batch of uint8 observations (n, *spec.shape)."""
+
+
+@dataclass
+class Evaluation:
+    """What a policy did on a list of tracks.
+
+    Attributes:
+        rows: one dict per track: seed, native_return, progress (laps, at most 1), finished,
+            lap_time (s, None if not finished), off_track_rate (share of ticks with all wheels off),
+            left_track (ever so), mean_speed (units/s), steering_variance, ticks, decisions.
+        settings: env, direction, max_ticks, deterministic and the policy's spec.
+        summary: metric -> {"mean", "low", "high", "n"} with 95% intervals over tracks (Student's t;
+            Wilson for shares; lap_time over finished tracks only, absent if there are none), and
+            native_return_min, native_return_p10 as numbers.
+    """
+
+    rows: list[dict[str, Any]]
+    settings: dict[str, Any]
+    summary: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.summary = {}
+        for name in MEANS:
+            values = [row[name] for row in self.rows if row[name] is not None]
+            if values:
+                self.summary[name] = mean_interval(values).to_dict()
+        for name in SHARES:
+            count = sum(bool(row[name]) for row in self.rows)
+            self.summary[name] = proportion_interval(count, len(self.rows)).to_dict()
+        returns = [row["native_return"] for row in self.rows]
+        self.summary["native_return_min"] = float(np.min(returns))
+        self.summary["native_return_p10"] = float(np.percentile(returns, 10))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for `eval.json`."""
+        return {
+            "evaluator": EVALUATOR_HASH,
+            "settings": self.settings,
+            "summary": self.summary,
+            "rows": self.rows,
+        }
+
+
+def evaluate(
+    policy: Policy,
+    track_seeds: Sequence[int],
+    *,
+    env: str = "race",
+    direction: str = "ccw",
+    max_ticks: int = MAX_TICKS,
+    deterministic: bool = True,
+    threads: int = 1,
+) -> Evaluation:
+    """Drive every track once.
+
+    Args:
+        policy: what to evaluate.
+        track_seeds: CarRacing track seeds.
+        env: one of WORLDS.
+        direction: "ccw", or "cw" in race.
+        max_ticks: engine ticks per track; the published figures use the default.
+        deterministic: the policy's squashed mean rather than a sample.
+        threads: engine threads; the result does not depend on it.
+
+    Raises:
+        UserError: an unknown world or direction, no seeds, or a missing extra.
+    """
+    seeds = [int(seed) for seed in track_seeds]
+    if env not in WORLDS:
+        raise UserError(f"env is one of {', '.join(WORLDS)}, not {env!r}")
+    if direction not in ("ccw", "cw") or (direction == "cw" and env != "race"):
+        raise UserError(f"direction is ccw (or cw where env=race), not {direction!r} in {env}")
+    if not seeds:
+        raise UserError("an evaluation needs at least one track seed")
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(seeds), BATCH):
+        some = seeds[start : start + BATCH]
+        if env == "gymnasium_carracing":
+            rows += _drive_reference(policy, some, max_ticks, deterministic)
+        else:
+            rows += _drive(policy, some, env, direction, max_ticks, deterministic, threads)
+    settings = {
+        "env": env,
+        "direction": direction,
+        "max_ticks": max_ticks,
+        "deterministic": deterministic,
+        "spec": vars(policy.spec).copy(),
+    }
+    return Evaluation(rows, settings)
+
+
+def _drive(
+    policy: Policy,
+    seeds: list[int],
+    env: str,
+    direction: str,
+    max_ticks: int,
+    deterministic: bool,
+    threads: int,
+) -> list[dict[str, Any]]:
+    spec = policy.spec
+    config = EnvConfig(
+        preset=env,
+        direction=direction,
+        max_ticks=max_ticks,
+        size=spec.size,
+        grey=spec.grey,
+        frame_stack=spec.frame_stack,
+        action_repeat=spec.action_repeat,
+        threads=threads,
+    )
+    world = RacingVectorEnv(
+        len(seeds),
+        config,
+        split=None,
+        track_seeds=seeds,
+        autoreset=False,
+        end_at_playfield=env == "carracing",
+    )
+    observation, info = world.reset()
+    action = np.zeros((len(seeds), 3), np.float32)
+    rows: list[dict[str, Any] | None] = [None] * len(seeds)
+    try:
+        while True:
+            # Ended worlds stay as they are; only the others need a decision.
+            active = np.flatnonzero(info["active"])
+            if not len(active):
+                break
+            some = observation if len(active) == len(seeds) else observation[active]
+            action[active] = policy.act(some, deterministic=deterministic)
+            observation, _, _, _, info = world.step(action)
+            for w in np.flatnonzero(info.get("_episode", ())):
+                episode = {name: values[w] for name, values in info["episode"].items()}
+                rows[w] = _row(seeds[w], episode, spec.action_repeat)
+    finally:
+        world.close()
+    return rows
+
+
+def _row(seed: int, episode: dict[str, Any], repeat: int) -> dict[str, Any]:
+    ticks, finished = int(episode["length"]), bool(episode["finished"])
+    return {
+        "seed": seed,
+        "native_return": float(episode["native_return"]),
+        "progress": float(min(episode["progress"], 1.0)),
+        "finished": finished,
+        "lap_time": float(episode["lap_time"]) if finished else None,
+        "off_track_rate": float(episode["off_track_rate"]),
+        "left_track": bool(episode["off_track_rate"] > 0),
+        "mean_speed": float(episode["mean_speed"]),
+        "steering_variance": float(episode["steering_variance"]),
+        "ticks": ticks,
+        "decisions": math.ceil(ticks / repeat),
+    }
+
+
+@kernel
+def _follow(car, handle, x, y, touched):
+    track = open_track(handle[0])
+    update(car[0], track, x, y, touched)
+
+
+@kernel
+def _first_foot(car, handle, x, y):
+    track = open_track(handle[0])
+    car[0].s, car[0].lateral, car[0].curvature = foot(
+        track.centreline, track.samples, track.length, 0.0, x, y
+    )
+
+
+class _ReferenceEpisode:
+    """One episode of the real CarRacing-v3, with this project's metrics computed beside it."""
+
+    def __init__(self, seed: int, spec: ObservationSpec) -> None:
+        try:
+            import gymnasium
+
+            self._env = gymnasium.make("CarRacing-v3", max_episode_steps=-1).unwrapped
+        except Exception as error:
+            raise UserError(
+                f"the real CarRacing-v3 is not available ({error}); "
+                "install the extra: pip install -e '.[parity]'"
+            ) from None
+        self.seed = seed
+        frame, _ = self._env.reset(seed=seed)
+        self._frames = FrameAdapter(spec, mask_score=True)
+        self.observation = self._frames.reset(frame)
+        self._painted = PaintedTrack(build_track(carracing_points(seed)))
+        self._handle = self._painted.handle.reshape(1)
+        self._car = np.zeros(1, CAR)
+        _first_foot(self._car, self._handle, *self._env.car.hull.position)
+        self._native, self._off, self._speed = 0.0, 0, 0.0
+        self._steer: list[float] = []
+        self._finished = False
+        self.over = False
+
+    def step(self, action: np.ndarray, repeat: int, max_ticks: int) -> None:
+        action = np.clip(action, ACTION_LOW, ACTION_HIGH).astype(np.float64)
+        for _ in range(repeat):
+            frame, reward, terminated, _, info = self._env.step(action)
+            hull = self._env.car.hull
+            tiles = [tile.idx for wheel in self._env.car.wheels for tile in wheel.tiles]
+            touched = tiles[0] if tiles else -1
+            _follow(self._car, self._handle, *hull.position, touched)
+            self._native += float(reward)
+            self._off += not tiles
+            self._speed += math.hypot(*hull.linearVelocity)
+            self._steer.append(float(action[0]))
+            self._finished = bool(info.get("lap_finished", False))
+            self.over = terminated or len(self._steer) >= max_ticks
+            if self.over:
+                break
+        self.observation = self._frames.push(frame)
+
+    def row(self, repeat: int) -> dict[str, Any]:
+        ticks = len(self._steer)
+        episode = {
+            "length": ticks,
+            "native_return": self._native,
+            "progress": self._car[0]["arc"] / self._painted.track.length,
+            "finished": self._finished,
+            "lap_time": ticks * DT,
+            "off_track_rate": self._off / ticks,
+            "mean_speed": self._speed / ticks,
+            "steering_variance": float(np.var(self._steer)),
+        }
+        return _row(self.seed, episode, repeat)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _drive_reference(
+    policy: Policy, seeds: list[int], max_ticks: int, deterministic: bool
+) -> list[dict[str, Any]]:
+    repeat = policy.spec.action_repeat
+    episodes = [_ReferenceEpisode(seed, policy.spec) for seed in seeds]
+    try:
+        running = episodes
+        while running:
+            batch = np.stack([episode.observation for episode in running])
+            for episode, action in zip(
+                running, policy.act(batch, deterministic=deterministic), strict=True
+            ):
+                episode.step(action, repeat, max_ticks)
+            running = [episode for episode in running if not episode.over]
+    finally:
+        for episode in episodes:
+            episode.close()
+    return [episode.row(repeat) for episode in episodes]

@@ -1,0 +1,317 @@
+"""Drive with the keyboard, in real time; what is driven is recorded."""
+
+import io
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from common import cli
+from common.errors import UserError
+from common.files import atomic_write_bytes
+from common.runs import Run, timestamped
+
+if TYPE_CHECKING:
+    from envs.racing.stage import EngineWorld
+
+DESCRIPTION = """Drive with the keyboard (extra play: pip install -e '.[play]').
+
+    python scripts/play.py track_seed=3 video=true
+
+Arrows or WASD drive, R takes a new track, Space starts this one again, Esc ends. Every episode goes
+into a run directory as episode_<n>.npz: actions and rewards per tick, telemetry at the start and
+after every tick, and which track it was; numpy.load reads it without pickle."""
+
+QUICK_TICKS = 100
+STEER_PER_TICK, RELEASE_PER_TICK, GAS_PER_TICK, BRAKE = 0.12, 0.25, 0.1, 0.8
+"""How fast the wheel and the pedal follow the keys, and the brake of CarRacing's keyboard."""
+MOST_SKIPPED = 4
+"""Pictures left out in a row by a machine that is too slow, so that time stays real."""
+
+
+@dataclass
+class Settings:
+    preset: Literal["race", "carracing"] = field(
+        default="race", metadata={"help": "laps by arc length, or CarRacing-v3's own rules"}
+    )
+    track_seed: int = field(default=0, metadata={"help": "the first track; R takes the next"})
+    direction: Literal["ccw", "cw"] = field(
+        default="ccw", metadata={"help": "driving direction (preset race)"}
+    )
+    tracks: Literal["carracing", "procedural"] = field(
+        default="carracing", metadata={"help": "CarRacing-v3's tracks, or the graded family"}
+    )
+    difficulty: float = field(default=0.5, metadata={"help": "of procedural tracks, 0 to 1"})
+    laps: int = field(default=1, metadata={"help": "laps of a race"})
+    max_ticks: int = field(default=3000, metadata={"help": "ticks of an episode, 50 to a second"})
+    ticks: int = field(default=0, metadata={"help": "end after so many ticks; 0: with Esc"})
+    video: bool = field(default=False, metadata={"help": "also film the episodes, afterwards"})
+    quick: bool = field(default=False, metadata={"help": f"end after {QUICK_TICKS} ticks"})
+    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    name: str = field(default="", metadata={"help": "name of the run directory"})
+
+    def __post_init__(self) -> None:
+        if self.ticks < 0:
+            raise ValueError(f"ticks is 0 (no end) or positive, not {self.ticks}")
+
+
+class Controls:
+    """Steer, gas and brake that follow the keys held."""
+
+    def __init__(self, pygame: Any) -> None:
+        self._keys = {
+            "left": {pygame.K_LEFT, pygame.K_a},
+            "right": {pygame.K_RIGHT, pygame.K_d},
+            "gas": {pygame.K_UP, pygame.K_w},
+            "brake": {pygame.K_DOWN, pygame.K_s},
+        }
+        self._held: set[int] = set()
+        self._pygame = pygame
+        self.action = np.zeros(3, np.float32)
+
+    def handle(self, event: Any) -> None:
+        """Take note of a key that went down or up."""
+        if event.type == self._pygame.KEYDOWN:
+            self._held.add(event.key)
+        elif event.type == self._pygame.KEYUP:
+            self._held.discard(event.key)
+        elif event.type == self._pygame.WINDOWFOCUSLOST:
+            self._held.clear()  # the window will not hear of keys that go up elsewhere
+
+    def tick(self) -> np.ndarray:
+        """The action of the next tick, (3,) float32."""
+        on = {name: bool(keys & self._held) for name, keys in self._keys.items()}
+        steer, gas, _ = self.action
+        goal = float(on["right"] - on["left"])
+        step = STEER_PER_TICK if goal else RELEASE_PER_TICK
+        steer += np.clip(goal - steer, -step, step)
+        gas = min(gas + GAS_PER_TICK, 1.0) if on["gas"] else 0.0
+        self.action = np.array([steer, gas, BRAKE if on["brake"] else 0.0], np.float32)
+        return self.action
+
+    def release(self) -> None:
+        """Centre the wheel and let go of the pedals; keys stay held."""
+        self.action = np.zeros(3, np.float32)
+
+
+class Episode:
+    """What was driven on one track."""
+
+    def __init__(self, world: "EngineWorld") -> None:
+        from envs.racing.engine import TELEMETRY
+
+        self._names = TELEMETRY
+        self.seed = world.track.seed
+        self.actions: list[np.ndarray] = []
+        self._rewards: list[float] = []
+        self._telemetry = [self._row(world)]
+
+    def _row(self, world: "EngineWorld") -> list[float]:
+        return [world.info[name][0] for name in self._names]
+
+    def add(self, action: np.ndarray, world: "EngineWorld") -> None:
+        """A tick and where it led."""
+        self.actions.append(action)
+        self._rewards.append(world.reward)
+        self._telemetry.append(self._row(world))
+
+    def save(self, path: Path, world: "EngineWorld", preset: str) -> None:
+        """Write the episode as .npz, all or nothing."""
+        data = io.BytesIO()
+        np.savez_compressed(
+            data,
+            actions=np.array(self.actions, np.float32),
+            rewards=np.array(self._rewards, np.float32),
+            telemetry=np.array(self._telemetry, np.float32),
+            telemetry_names=np.array(self._names),
+            track_seed=self.seed,
+            direction=world.track.direction,
+            tracks=world.track.generator,
+            preset=preset,
+            terminated=world.status.terminated,
+            truncated=world.status.over and not world.status.terminated,
+            native_return=world.status.native_return,
+            progress=world.status.progress,
+        )
+        atomic_write_bytes(path, data.getvalue())
+
+
+class Game:
+    """The loop: keys in, ticks of the world, pictures out, episodes into the run directory."""
+
+    def __init__(self, world: "EngineWorld", run: Run, settings: Settings, pygame: Any) -> None:
+        self._world, self._run, self._settings, self._pygame = world, run, settings, pygame
+        self._controls = Controls(pygame)
+        self._episode = Episode(world)
+        self.saved: list[Path] = []
+        self.ticks = 0
+        self.best_lap: float | None = None
+
+    def play(
+        self, show: Callable[["EngineWorld", np.ndarray], None], events: Callable[[], Iterable]
+    ) -> None:
+        """Play until Esc, a closed window or the limit of ticks."""
+        limit = QUICK_TICKS if self._settings.quick else self._settings.ticks
+        start, skipped = time.perf_counter(), 0
+        while not limit or self.ticks < limit:
+            if not all([self._heard(event) for event in events()]):
+                break
+            self._tick()
+            self.ticks += 1
+            late = time.perf_counter() - start - self.ticks / 50
+            if late < 0 or skipped == MOST_SKIPPED:
+                show(self._world, self._controls.action)
+                skipped = 0
+            else:
+                skipped += 1
+            late = time.perf_counter() - start - self.ticks / 50
+            if late > 1.0:  # a machine that cannot keep up, or slept: no catching up
+                start += late
+            time.sleep(max(-late, 0.0))
+        self._keep()
+
+    def _heard(self, event: Any) -> bool:
+        """React to an event; False ends the game."""
+        pygame = self._pygame
+        self._controls.handle(event)
+        if event.type == pygame.QUIT:
+            return False
+        if event.type == pygame.KEYDOWN:
+            match event.key:
+                case pygame.K_ESCAPE:
+                    return False
+                case pygame.K_r:
+                    self._begin(self._episode.seed + 1)
+                case pygame.K_SPACE:
+                    self._begin(self._episode.seed)
+        return True
+
+    def _tick(self) -> None:
+        if self._world.status.over:
+            return
+        action = self._controls.tick()
+        self._world.step(action)
+        self._episode.add(action, self._world)
+        lap = self._world.status.lap_time
+        if lap is not None:
+            self.best_lap = min(lap, self.best_lap or lap)
+
+    def _begin(self, seed: int) -> None:
+        self._keep()
+        self._world.restart(seed)
+        self._controls.release()
+        self._episode = Episode(self._world)
+
+    def _keep(self) -> None:
+        if self._episode.actions:
+            path = self._run.path / f"episode_{len(self.saved)}.npz"
+            self._episode.save(path, self._world, self._settings.preset)
+            self.saved.append(path)
+
+
+class Replay:
+    """Drives recorded actions again; the engine makes the same episode of them."""
+
+    def __init__(self, actions: np.ndarray) -> None:
+        from envs.racing.config import ObservationSpec
+
+        self.spec = ObservationSpec()
+        self._actions = iter(actions)
+
+    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
+        """The next action, (1, 3)."""
+        return next(self._actions)[None]
+
+
+def open_window(size: tuple[int, int]) -> tuple[Any, Any]:
+    """pygame and its window, or a `UserError` that says what is missing."""
+    try:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        import pygame
+    except ImportError:
+        raise UserError("pygame is not installed; pip install -e '.[play]'") from None
+    asked = os.environ.get("SDL_VIDEODRIVER")
+    try:
+        pygame.display.init()
+        if pygame.display.get_driver() in ("dummy", "offscreen") and not asked:
+            raise pygame.error("no display")
+        window = pygame.display.set_mode(size)
+    except pygame.error as error:
+        raise UserError(
+            f"cannot open a window ({error}); play.py needs a screen, scripts/watch.py does not"
+        ) from None
+    pygame.display.set_caption("Dreamracer")
+    return pygame, window
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    # Late: --help need not wait for numba.
+    from envs.racing.config import EnvConfig, ObservationSpec
+    from envs.racing.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
+    from envs.racing.stage import EngineWorld
+    from envs.racing.video import DIRECTION_NAMES, record_video
+
+    try:
+        config = EnvConfig(
+            preset=settings.preset,
+            tracks=settings.tracks,
+            difficulty=settings.difficulty,
+            direction=settings.direction,
+            laps=settings.laps,
+            max_ticks=settings.max_ticks,
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    pygame, window = open_window((VIEW_WIDTH + WIDTH, HEIGHT))
+    world = EngineWorld(ObservationSpec(), config, settings.track_seed)
+    run = Run.create(
+        settings.run_root,
+        settings.name or timestamped("play", settings.preset),
+        asdict(settings),
+        seeds={"track": settings.track_seed},
+    )
+
+    def show(world: EngineWorld, action: np.ndarray) -> None:
+        track = f"Track {world.track.seed} · {DIRECTION_NAMES[world.track.direction]}"
+        picture = compose(
+            world,
+            action,
+            caption=f"{track} · R new track · Space again · Esc ends",
+            title="A POLICY SEES",
+            note="96 x 96 · RGB",
+        )
+        frame = pygame.image.frombuffer(picture, picture.shape[1::-1], "RGB")
+        window.blit(frame, (0, 0))
+        pygame.display.flip()
+
+    game = Game(world, run, settings, pygame)
+    try:
+        game.play(show, pygame.event.get)
+    finally:
+        pygame.quit()
+        world.close()
+    if settings.video:
+        for number, path in enumerate(game.saved):
+            print(f"filming episode {number}", flush=True)
+            with np.load(path, allow_pickle=False) as episode:
+                actions, seed = episode["actions"], int(episode["track_seed"])
+            record_video(
+                Replay(actions),
+                run.videos / f"episode_{number}.mp4",
+                env=settings.preset,
+                track_seed=seed,
+                direction=settings.direction,
+                max_ticks=len(actions),
+                config=config,
+            )
+    metrics = {"episodes": len(game.saved), "ticks": game.ticks, "best_lap_time": game.best_lap}
+    cli.finish({**metrics, "recorded": str(run.path)}, run)
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,95 @@
+"""Film a policy: one episode as an MP4 that a browser plays."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from common import cli
+from common.errors import UserError
+from common.files import sha256_file
+from common.runs import ROOT, Run, timestamped
+
+DESCRIPTION = """Film a policy: the large view, the pixels that it sees, its actions and telemetry.
+
+    python scripts/watch.py checkpoint=runs/ppo/<run> track_seed=3
+    python scripts/watch.py env=gymnasium_carracing out=drive.mp4
+
+The policy acts deterministically, by the evaluator's rules. The video goes into a run directory of
+its own unless `out` says where."""
+
+CHECKPOINT = ROOT / "experiments" / "checkpoints" / "carracing.pt"
+"""The driver that comes with the repository."""
+QUICK_TICKS, QUICK_FPS = 200, 25
+
+
+@dataclass
+class Settings:
+    checkpoint: str = field(
+        default="",
+        metadata={"help": "a checkpoint file, or a run for its best one; by default ours"},
+    )
+    env: Literal["race", "carracing", "gymnasium_carracing"] = field(
+        default="race",
+        metadata={"help": "our world by preset, or Gymnasium's own CarRacing-v3 (extra parity)"},
+    )
+    track_seed: int = field(default=0, metadata={"help": "which track"})
+    direction: Literal["ccw", "cw"] = field(
+        default="ccw", metadata={"help": "driving direction (env=race)"}
+    )
+    max_ticks: int = field(default=1000, metadata={"help": "engine ticks, 50 to a second"})
+    fps: int = field(default=50, metadata={"help": "pictures per second, a divisor of 50"})
+    out: str = field(default="", metadata={"help": "the MP4 to write, if not in the run directory"})
+    quick: bool = field(
+        default=False, metadata={"help": f"the first {QUICK_TICKS} ticks at {QUICK_FPS} fps"}
+    )
+    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, mps"})
+    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    name: str = field(default="", metadata={"help": "name of the run directory"})
+
+    def __post_init__(self) -> None:
+        if self.max_ticks < 1:
+            raise ValueError(f"max_ticks is at least 1, not {self.max_ticks}")
+        if self.out and Path(self.out).suffix != ".mp4":
+            raise ValueError(f"out ends in .mp4, unlike {self.out!r}")
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    if not settings.checkpoint and not CHECKPOINT.is_file():
+        raise UserError(
+            f"{CHECKPOINT}: no such file; train a driver with `make train` and name its run, "
+            "checkpoint=runs/ppo/<run>"
+        )
+    # Late: --help need not wait for torch and numba.
+    from common.nn import choose_device
+    from envs.racing.evaluate import EVALUATOR_HASH
+    from envs.racing.video import record_video
+    from ppo.evaluate import load_policy, resolve_checkpoint
+
+    path = resolve_checkpoint(settings.checkpoint or CHECKPOINT)
+    device = choose_device(settings.device)
+    driver = load_policy(path, device)
+    run = Run.create(
+        settings.run_root,
+        settings.name or timestamped("watch", settings.env, settings.track_seed),
+        asdict(settings),
+        seeds={"track": settings.track_seed},
+        extra={"evaluator": EVALUATOR_HASH, "checkpoint_sha256": sha256_file(path)},
+    )
+    name = f"{settings.env}_{settings.track_seed}_{settings.direction}.mp4"
+    video = Path(settings.out) if settings.out else run.videos / name
+    print(f"device {device}; filming {path} on track {settings.track_seed}", flush=True)
+    facts = record_video(
+        driver,
+        video,
+        env=settings.env,
+        track_seed=settings.track_seed,
+        direction=settings.direction,
+        max_ticks=min(settings.max_ticks, QUICK_TICKS) if settings.quick else settings.max_ticks,
+        fps=QUICK_FPS if settings.quick else settings.fps,
+    )
+    cli.finish({**facts, "video": str(video)}, run)
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

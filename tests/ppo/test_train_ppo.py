@@ -1,0 +1,166 @@
+"""The commands end to end, on the real engine, as a user types them."""
+
+import io
+import json
+import runpy
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from common.files import read_json, read_jsonl
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = (
+    "ppo.num_envs=4", "ppo.num_steps=8", "ppo.minibatches=2", "ppo.epochs=1",
+    "ppo.network.channels=[4,8,8]", "ppo.network.hidden=[16]", "total_timesteps=512",
+    "checkpoint_every=128", "evaluation.every=256", "evaluation.validation_tracks=1",
+    "evaluation.test_seeds=3-4", "env.track_pool=4", "env.size=64", "threads=1", "video=false",
+)  # fmt: skip
+
+
+@dataclass
+class Done:
+    code: int
+    stdout: str
+    stderr: str
+
+
+def command(script, *arguments, cwd, expect=0):
+    """Run a script as `python <script> <arguments>` would, but in this process: imports cost."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        try:
+            runpy.run_path(str(ROOT / script), run_name="__main__")
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+    done = Done(code, out.getvalue(), err.getvalue())
+    assert done.code == expect, done
+    return done
+
+
+def last_line(done):
+    line = done.stdout.strip().splitlines()[-1]
+    return dict(pair.split("=", 1) for pair in line.split())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished tiny run, made from another working directory."""
+    where = tmp_path_factory.mktemp("work")
+    done = command("train_ppo.py", "name=tiny", *TINY, cwd=where)
+    return where / "runs" / "tiny", done
+
+
+def test_a_run_leaves_everything_behind(run):
+    path, done = run
+    assert "device " in done.stdout
+    numbers = last_line(done)
+    assert numbers["ticks"] == "512" and numbers["decisions"] == "128"
+    result = read_json(path / "eval.json")
+    assert [row["seed"] for row in result["rows"]] == [3, 4]
+    assert float(numbers["progress"]) == pytest.approx(result["summary"]["progress"]["mean"], 1e-4)
+    assert result["evaluator"] == read_json(path / "manifest.json")["evaluator"]
+    assert result["checkpoint"] == "checkpoints/best.pt"
+    rows = read_jsonl(path / "metrics.jsonl")
+    assert [row["ticks"] for row in rows] == [128, 256, 384, 512]
+    assert [row["ticks"] for row in rows if "validation/progress" in row] == [256, 512]
+    assert {"reward/progress", "reward/time"} <= rows[0].keys()
+    assert not list(path.parent.parent.glob("outputs"))  # none of Hydra's own directories
+
+
+def test_the_script_measures_what_training_measured(run):
+    path, _ = run
+    best = path / "checkpoints" / "best.pt"
+    done = command(
+        "scripts/evaluate.py", f"checkpoint={best}", "seeds=3-4", "device=cpu",
+        cwd=path,
+    )  # fmt: skip
+    numbers = last_line(done)
+    again, first = read_json(path / numbers["eval"]), read_json(path / "eval.json")
+    assert [row["ticks"] for row in again["rows"]] == [row["ticks"] for row in first["rows"]]
+    assert again["summary"]["native_return"]["mean"] == pytest.approx(
+        first["summary"]["native_return"]["mean"], abs=0.5
+    )
+    assert again["checkpoint_sha256"] == first["checkpoint_sha256"]
+    assert "off_track_rate" in done.stdout
+
+
+def test_a_killed_run_resumes_to_the_same_weights(run, tmp_path):
+    whole, _ = run
+    # Stops in the middle of things: the first two checkpoints are written, then the process dies.
+    killer = (
+        "import os, sys, ppo.trainer as t\n"
+        "save = t.Trainer.save\n"
+        "def dying(self):\n"
+        "    if self.counters.updates == 3: os.kill(os.getpid(), 9)\n"
+        "    save(self)\n"
+        "t.Trainer.save = dying\n"
+        "import train_ppo; train_ppo.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", killer, "name=torn", f"run_root={tmp_path}", *TINY],
+        cwd=ROOT, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == -9, done.stdout + done.stderr
+    torn = tmp_path / "torn"
+    assert len(read_jsonl(torn / "metrics.jsonl")) == 3
+    resumed = command("train_ppo.py", f"resume={torn}", cwd=tmp_path)
+    assert "resuming after 256 ticks" in resumed.stdout
+    assert last_line(resumed)["ticks"] == "512"
+    first, second = (
+        torch.load(path / "checkpoints" / "last.pt", weights_only=True) for path in (whole, torn)
+    )
+    for name, weights in first["policy"].items():
+        assert torch.equal(weights, second["policy"][name]), name
+    assert [row["ticks"] for row in read_jsonl(torn / "metrics.jsonl")] == [128, 256, 384, 512]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["resume={run}", "ppo.clip=0.3"], "leave out ppo.clip"),
+        (["resume={run}/checkpoints"], "not a run directory"),
+        (["ppo.lerning_rate=1"], "did you mean 'ppo.learning_rate'"),
+        (["device=quantum"], "'quantum' is not auto, cpu"),
+        (["processes=2"], "torchrun --nproc-per-node 2"),
+    ],
+)
+def test_mistakes_are_explained(run, tmp_path, arguments, message):
+    arguments = [text.format(run=run[0]) for text in arguments]
+    done = command("train_ppo.py", *arguments, cwd=tmp_path, expect=2)
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "checkpoint"),
+        (["checkpoint=missing.pt"], "missing.pt: No such file"),
+        (["checkpoint={best}", "env=mars"], "env"),
+        (["checkpoint={best}", "seeds=499-500"], "sealed"),
+    ],
+)
+def test_mistakes_in_evaluation_are_explained(run, tmp_path, arguments, message):
+    best = run[0] / "checkpoints" / "best.pt"
+    arguments = [text.format(best=best) for text in arguments]
+    done = command("scripts/evaluate.py", *arguments, cwd=tmp_path, expect=2)
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_a_run_are_plain_yaml(run):
+    import yaml
+
+    settings = yaml.safe_load((run[0] / "config.yaml").read_text())
+    assert settings["env"]["frame_stack"] == 4
+    json.dumps(settings)
