@@ -143,8 +143,7 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
         from envs.racing.video import record_video  # late: loads an encoder
 
         video = run.videos / f"track{seeds[0]}.mp4"
-        filmed = "race" if env == "race" else "carracing"
-        record_video(driver, video, env=filmed, track_seed=seeds[0], direction=direction)
+        record_video(driver, video, env=env, track_seed=seeds[0], direction=direction)
         results["video"] = str(video)
     return results
 

@@ -71,7 +71,7 @@ class Reference:
 
         from envs.racing import EnvConfig, RacingVectorEnv
         from envs.racing.drivers import CentrelineDriver
-        from envs.racing.parity import reference
+        from envs.racing.reference import make_reference
 
         env = RacingVectorEnv(1, EnvConfig(preset="carracing"), track_seeds=[seed])
         driver = CentrelineDriver()
@@ -81,7 +81,7 @@ class Reference:
             self.actions.append(driver.act(info)[0].astype(np.float64))
             _, _, _, _, info = env.step(self.actions[-1][None])
         env.close()
-        self.env, self.seed = reference(), seed
+        self.env, self.seed = make_reference(), seed
 
     def frames_per_second(self) -> float:
         self.env.reset(seed=self.seed)

@@ -44,8 +44,9 @@ def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
     import numpy as np
 
     from envs.racing import parity
+    from envs.racing.reference import make_reference
 
-    env = parity.reference()
+    env = make_reference()
     metrics: dict[str, Any] = {}
 
     differences = [parity.track_difference(env, seed) for seed in range(settings.tracks)]

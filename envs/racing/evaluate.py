@@ -24,13 +24,9 @@ import numpy as np
 from common.errors import UserError
 from common.statistics import mean_interval, proportion_interval
 from envs.racing.config import EnvConfig, ObservationSpec
-from envs.racing.dynamics import CAR, DT
 from envs.racing.frames import FrameAdapter
-from envs.racing.kernel import kernel
-from envs.racing.pool import PaintedTrack, open_track
-from envs.racing.progress import foot, update
-from envs.racing.track import build_track, carracing_points
-from envs.racing.vector_env import ACTION_HIGH, ACTION_LOW, RacingVectorEnv
+from envs.racing.reference import ReferenceDrive
+from envs.racing.vector_env import RacingVectorEnv
 
 MAX_TICKS = 1000
 WORLDS = ("race", "carracing", "gymnasium_carracing")
@@ -47,7 +43,8 @@ MEANS = (
 )
 SHARES = ("finished", "left_track")
 
-_NOT_MEASURING = ("view.py", "video.py", "parity.py", "parallel_env.py", "single_env.py")
+_NOT_MEASURING = {"view.py", "video.py", "stage.py", "dashboard.py", "parity.py", "drivers.py"}
+_NOT_MEASURING |= {"parallel_env.py", "single_env.py"}
 
 
 def _hash() -> str:
@@ -225,97 +222,36 @@ def _row(seed: int, episode: dict[str, Any], repeat: int) -> dict[str, Any]:
     }
 
 
-@kernel
-def _follow(car, handle, x, y, touched):
-    track = open_track(handle[0])
-    update(car[0], track, x, y, touched)
-
-
-@kernel
-def _first_foot(car, handle, x, y):
-    track = open_track(handle[0])
-    car[0].s, car[0].lateral, car[0].curvature = foot(
-        track.centreline, track.samples, track.length, 0.0, x, y
-    )
-
-
-class _ReferenceEpisode:
-    """One episode of the real CarRacing-v3, with this project's metrics computed beside it."""
-
-    def __init__(self, seed: int, spec: ObservationSpec) -> None:
-        try:
-            import gymnasium
-
-            self._env = gymnasium.make("CarRacing-v3", max_episode_steps=-1).unwrapped
-        except Exception as error:
-            raise UserError(
-                f"the real CarRacing-v3 is not available ({error}); "
-                "install the extra: pip install -e '.[parity]'"
-            ) from None
-        self.seed = seed
-        frame, _ = self._env.reset(seed=seed)
-        self._frames = FrameAdapter(spec, mask_score=True)
-        self.observation = self._frames.reset(frame)
-        self._painted = PaintedTrack(build_track(carracing_points(seed)))
-        self._handle = self._painted.handle.reshape(1)
-        self._car = np.zeros(1, CAR)
-        _first_foot(self._car, self._handle, *self._env.car.hull.position)
-        self._native, self._off, self._speed = 0.0, 0, 0.0
-        self._steer: list[float] = []
-        self._finished = False
-        self.over = False
-
-    def step(self, action: np.ndarray, repeat: int, max_ticks: int) -> None:
-        action = np.clip(action, ACTION_LOW, ACTION_HIGH).astype(np.float64)
-        for _ in range(repeat):
-            frame, reward, terminated, _, info = self._env.step(action)
-            hull = self._env.car.hull
-            tiles = [tile.idx for wheel in self._env.car.wheels for tile in wheel.tiles]
-            touched = tiles[0] if tiles else -1
-            _follow(self._car, self._handle, *hull.position, touched)
-            self._native += float(reward)
-            self._off += not tiles
-            self._speed += math.hypot(*hull.linearVelocity)
-            self._steer.append(float(action[0]))
-            self._finished = bool(info.get("lap_finished", False))
-            self.over = terminated or len(self._steer) >= max_ticks
-            if self.over:
-                break
-        self.observation = self._frames.push(frame)
-
-    def row(self, repeat: int) -> dict[str, Any]:
-        ticks = len(self._steer)
-        episode = {
-            "length": ticks,
-            "native_return": self._native,
-            "progress": self._car[0]["arc"] / self._painted.track.length,
-            "finished": self._finished,
-            "lap_time": ticks * DT,
-            "off_track_rate": self._off / ticks,
-            "mean_speed": self._speed / ticks,
-            "steering_variance": float(np.var(self._steer)),
-        }
-        return _row(self.seed, episode, repeat)
-
-    def close(self) -> None:
-        self._env.close()
-
-
 def _drive_reference(
     policy: Policy, seeds: list[int], max_ticks: int, deterministic: bool
 ) -> list[dict[str, Any]]:
     repeat = policy.spec.action_repeat
-    episodes = [_ReferenceEpisode(seed, policy.spec) for seed in seeds]
+    drives: list[ReferenceDrive] = []
     try:
-        running = episodes
+        for seed in seeds:
+            drives.append(ReferenceDrive(seed))
+        adapters = [FrameAdapter(policy.spec, mask_score=True) for _ in seeds]
+        observation = np.stack(
+            [adapter.reset(drive.frame) for adapter, drive in zip(adapters, drives, strict=True)]
+        )
+        running = list(range(len(seeds)))
         while running:
-            batch = np.stack([episode.observation for episode in running])
-            for episode, action in zip(
-                running, policy.act(batch, deterministic=deterministic), strict=True
-            ):
-                episode.step(action, repeat, max_ticks)
-            running = [episode for episode in running if not episode.over]
+            actions = policy.act(observation[running], deterministic=deterministic)
+            for w, action in zip(running, actions, strict=True):
+                for _ in range(repeat):
+                    drives[w].step(action)
+                    if _over(drives[w], max_ticks):
+                        break
+                observation[w] = adapters[w].push(drives[w].frame)
+            running = [w for w in running if not _over(drives[w], max_ticks)]
+        return [
+            _row(seed, drive.statistics(), repeat)
+            for seed, drive in zip(seeds, drives, strict=True)
+        ]
     finally:
-        for episode in episodes:
-            episode.close()
-    return [episode.row(repeat) for episode in episodes]
+        for drive in drives:
+            drive.close()
+
+
+def _over(drive: ReferenceDrive, max_ticks: int) -> bool:
+    return bool(drive.car[0]["terminated"]) or int(drive.car[0]["tick"]) >= max_ticks

@@ -145,6 +145,7 @@ class TrackPool:
             mine = future is None or (not future.running() and future.cancel())
             if mine:
                 future = self._tracks[key] = Future()
+                future.set_running_or_notify_cancel()  # others wait for it and cannot cancel it
             self._tracks.move_to_end(key)
             while len(self._tracks) > self._capacity:
                 self._tracks.popitem(last=False)
@@ -153,9 +154,14 @@ class TrackPool:
                 future.set_result(self._build(key))
             except BaseException as error:
                 future.set_exception(error)
-                with self._lock:
-                    self._tracks.pop(key, None)
-        return future.result()
+        try:
+            return future.result()
+        except BaseException:
+            with self._lock:
+                # Whoever asks next tries again, unless somebody already does.
+                if self._tracks.get(key) is future:
+                    del self._tracks[key]
+            raise
 
     def prefetch(self, key: tuple) -> None:
         """Have the builder thread make a track that will be asked for later."""

@@ -29,8 +29,8 @@ ASTRAY = 30.0
 MIN_STRETCH = 0.2
 """Lower bound of 1 - curvature x offset, which vanishes at a bend's centre."""
 CATCH_UP = 1.1
-"""Most arc length that counts in a tick, as a multiple of the car's own motion along the road; above
-1 since curvature varies within a tick."""
+"""Most arc length that counts in a tick, as a multiple of the car's own motion along the road;
+above 1 since curvature varies within a tick."""
 CATCH_UP_SLACK = 0.02
 """Units on top of that: turning moves the hull's origin about the centre of mass."""
 MAX_STEP = 4.0

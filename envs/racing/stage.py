@@ -6,19 +6,16 @@ keyboard game show both in the same way.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from common.errors import UserError
 from envs.racing.config import EnvConfig, ObservationSpec
-from envs.racing.dynamics import CAR, COM_Y, DT
-from envs.racing.evaluate import _first_foot, _follow
+from envs.racing.dynamics import DT
 from envs.racing.frames import FrameAdapter, FrameStack
-from envs.racing.pool import PaintedTrack
-from envs.racing.track import Track, build_track, carracing_points
-from envs.racing.vector_env import ACTION_HIGH, ACTION_LOW, RacingVectorEnv
+from envs.racing.reference import ReferenceDrive
+from envs.racing.track import Track
+from envs.racing.vector_env import RacingVectorEnv
 from envs.racing.view import MAP_BACKGROUND_RGB, render_view
 
 
@@ -173,35 +170,19 @@ class GymnasiumWorld:
     """
 
     def __init__(self, spec: ObservationSpec, track_seed: int, max_ticks: int) -> None:
-        import gymnasium
-
-        try:
-            env = gymnasium.make("CarRacing-v3", render_mode="rgb_array", max_episode_steps=-1)
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise UserError(
-                f"the real CarRacing-v3 is not available ({error}); "
-                "install the extra: pip install -e '.[parity]'"
-            ) from None
-        self._env = env.unwrapped
+        self._drive = ReferenceDrive(track_seed, render_mode="rgb_array")
         self._adapter = FrameAdapter(spec, mask_score=True)
         self._max_ticks = max_ticks
-        self._off_ticks = 0
-        self._painted = PaintedTrack(build_track(carracing_points(track_seed), seed=track_seed))
-        self._handle = self._painted.handle.reshape(1)
-        self.track = self._painted.track
-        self.cars = np.zeros(1, CAR)
-        source, _ = self._env.reset(seed=track_seed)
-        _first_foot(self.cars, self._handle, *self._env.car.hull.position)
-        self._place()
-        self._observation = self._adapter.reset(source)
-        self._source = source
+        self.track = self._drive.track
+        self.cars = self._drive.car
+        self._observation = self._adapter.reset(self._drive.frame)
         self._fresh = True
         self.status = Status()
 
     def observe(self) -> np.ndarray:
         """The observation for the next decision, `spec.shape`; call it once per decision."""
         if not self._fresh:
-            self._observation = self._adapter.push(self._source)
+            self._observation = self._adapter.push(self._drive.frame)
         self._fresh = False
         return self._observation
 
@@ -213,37 +194,25 @@ class GymnasiumWorld:
 
     def step(self, action: np.ndarray) -> None:
         """One tick; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
-        action = np.clip(action, ACTION_LOW, ACTION_HIGH).astype(np.float64)
-        self._source, reward, terminated, _, info = self._env.step(action)
-        hull = self._env.car.hull
-        tiles = [tile.idx for wheel in self._env.car.wheels for tile in wheel.tiles]
-        _follow(self.cars, self._handle, *hull.position, tiles[0] if tiles else -1)
-        self._place()
-        self._off_ticks += not tiles
-        ticks = self.status.ticks + 1
+        self._drive.step(action)
+        car, episode = self.cars[0], self._drive.statistics()
         self.status = Status(
-            speed=math.hypot(*hull.linearVelocity),
-            progress=float(self.cars[0]["arc"]) / self.track.length,
-            native_return=self.status.native_return + float(reward),
-            ticks=ticks,
-            off=not tiles,
-            off_track_rate=self._off_ticks / ticks,
-            lap_time=ticks * DT if info.get("lap_finished") else None,
-            over=terminated or ticks >= self._max_ticks,
-            terminated=terminated,
+            speed=float(car["speed"]),
+            progress=episode["progress"],
+            native_return=episode["native_return"],
+            ticks=episode["length"],
+            off=self._drive.off,
+            off_track_rate=episode["off_track_rate"],
+            lap_time=episode["lap_time"] if episode["finished"] else None,
+            over=bool(car["terminated"]) or episode["length"] >= self._max_ticks,
+            terminated=bool(car["terminated"]),
         )
-
-    def _place(self) -> None:
-        hull = self._env.car.hull
-        self.cars["angle"] = hull.angle
-        self.cars["com_x"] = hull.position.x - math.sin(hull.angle) * COM_Y
-        self.cars["com_y"] = hull.position.y + math.cos(hull.angle) * COM_Y
 
     def view(self, width: int, height: int) -> np.ndarray:
         """(height, width, 3) uint8 RGB: CarRacing's own picture for people, below a bar."""
         import cv2
 
-        shown = self._env.render()
+        shown = self._drive.env.render()
         scale = min(width / shown.shape[1], height / shown.shape[0])
         size = (round(shown.shape[1] * scale), round(shown.shape[0] * scale))
         left, top = (width - size[0]) // 2, height - size[1]
@@ -254,7 +223,7 @@ class GymnasiumWorld:
 
     def close(self) -> None:
         """Close Gymnasium's environment."""
-        self._env.close()
+        self._drive.close()
 
 
 World = EngineWorld | GymnasiumWorld

@@ -15,6 +15,7 @@ from common.errors import UserError
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.dynamics import DT
 from envs.racing.engine import TELEMETRY, Engine
+from envs.racing.metrics import episode_statistics
 from envs.racing.rewards import TERMS
 from envs.racing.schedule import TrackSchedule, keys_from_arrays, keys_to_arrays
 
@@ -256,22 +257,8 @@ class RacingVectorEnv(VectorEnv):
         return info
 
     def _episode_statistics(self) -> dict[str, np.ndarray]:
-        cars = self.engine.cars.ravel()
         lengths = np.array([track.track.length for track in self.engine.tracks])[self._world_id]
-        ticks = np.maximum(cars["tick"], 1)
-        mean_steer = cars["steer_sum"] / ticks
-        finished = cars["finish_tick"] > 0
-        return {
-            "return": cars["episode_return"].copy(),
-            "length": cars["tick"].copy(),
-            "progress": cars["arc"] / lengths,
-            "native_return": cars["native_return"].copy(),
-            "off_track_rate": cars["off_ticks"] / ticks,
-            "finished": finished,
-            "lap_time": np.where(finished, cars["finish_tick"] * DT, np.nan),
-            "mean_speed": cars["speed_sum"] / ticks,
-            "steering_variance": cars["steer_square_sum"] / ticks - mean_steer**2,
-        }
+        return episode_statistics(self.engine.cars.ravel(), lengths)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """The full state as arrays; `restore` continues from it bit by bit."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import replacing
+from common.seeding import split_of
 from envs.racing.config import EnvConfig, ObservationSpec
 from envs.racing.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
 from envs.racing.dynamics import DT
@@ -56,10 +57,13 @@ def record_video(
         None), off_track_rate, and frames (of the video).
 
     Raises:
-        UserError: options that do not fit together.
+        UserError: options that do not fit together, or no track seed.
     """
     if fps < 1 or TICKS_PER_SECOND % fps:
         raise UserError(f"fps is a divisor of {TICKS_PER_SECOND} (50, 25, 10 ...), not {fps}")
+    if max_ticks < 1:
+        raise UserError(f"max_ticks is at least 1, not {max_ticks}")
+    split_of(track_seed)
     spec = policy.spec
     world, caption = _open(spec, env, track_seed, direction, max_ticks, config)
     stride = TICKS_PER_SECOND // fps

@@ -32,14 +32,16 @@ def engine_on(*tracks: PaintedTrack, reward: RewardConfig | None = None, **optio
 
 
 def place(engine: Engine, x, y, angle, *, world: int = 0, agent: int = 0, speed: float = 0.0):
-    """Put a car's hull origin at (x, y), facing `angle`, moving that way with rolling wheels."""
+    """Put a car's hull origin at (x, y), facing `angle`, moving that way with rolling wheels and
+    straight steering."""
     car = engine.cars[world, agent]
     car["angle"] = angle
     car["com_x"] = x - math.sin(angle) * COM_Y
     car["com_y"] = y + math.cos(angle) * COM_Y
     car["vx"], car["vy"] = -speed * math.sin(angle), speed * math.cos(angle)
     car["speed"] = speed
-    car["yaw_rate"] = 0.0
+    for name in ("yaw_rate", "steer", "steer_rate", "rear_twist"):
+        car[name] = 0.0
     engine.wheels[world, agent]["omega"] = speed / WHEEL_RADIUS
 
 
@@ -90,7 +92,6 @@ def carry(engine: Engine, xs, ys) -> np.ndarray:
             place(engine, x, y, angle, speed=distance / DT)
         else:
             place(engine, float(next_x), float(next_y), angle)
-        engine.cars["steer"][0, 0] = 0.0
         engine.step(action)
         x, y = float(next_x), float(next_y)
         gains[k] = engine.cars["arc_delta"][0, 0]

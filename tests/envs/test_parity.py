@@ -9,13 +9,14 @@ import pytest
 pytest.importorskip("Box2D", reason="needs the extra `parity`")
 
 from envs.racing import parity
+from envs.racing.reference import make_reference
 
 pytestmark = pytest.mark.parity
 
 
 @pytest.fixture(scope="module")
 def env():
-    return parity.reference()
+    return make_reference()
 
 
 def test_tracks_of_seeds_0_to_199_are_the_same(env):

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.racing.dynamics import DT, MAX_SPEED
+from envs.racing.pool import PaintedTrack
 from envs.racing.progress import FULL_CREDIT, NO_CREDIT
+from envs.racing.track import build_track
 from tests.envs.driving import at, carry, engine_on, follow, idle, painted, put_at
 
 COURSES = {
@@ -271,6 +273,22 @@ def test_credit_fades_off_the_road(lateral, side):
     assert arc(engine) == pytest.approx(30 * full, rel=0.2, abs=1e-9)
     carry(engine, *path_along(track, s + 30, s, offset))
     assert arc(engine) == pytest.approx(30 * full - 30, rel=0.2, abs=6)
+
+
+@pytest.mark.parametrize("lateral", [-1.3, 0.0, 0.7, 1.0, 1.2, 1.45])
+def test_cutting_further_into_a_bend_than_its_edge_earns_no_more(lateral):
+    radius = 30.0
+    angle = np.arange(54) * 2 * math.pi / 54
+    circle = np.column_stack([angle, radius * np.cos(angle), radius * np.sin(angle)])
+    engine = engine_on(PaintedTrack(build_track(circle)))
+    track = engine.tracks[0].track
+    curvature = track.centreline[:, 4].mean()
+    put_at(engine, 5.0, lateral * track.half_width)
+    xs, ys = path_along(track, 5.0, 45.0, lateral * track.half_width)
+    carry(engine, xs, ys)
+    driven = np.hypot(np.diff(xs), np.diff(ys)).sum()
+    rate = 1 / (1 - curvature * min(lateral, 1.0) * track.half_width)
+    assert arc(engine) / driven == pytest.approx(rate, rel=0.02)
 
 
 @every_course

@@ -86,7 +86,7 @@ def test_bad_options_are_named(options, complaint):
 def test_bad_actions_are_named():
     env = gymnasium.make("racing/Race-v0", disable_env_checker=True)
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="gas.*nan"):
+    with pytest.raises(ValueError, match=r"gas.*nan"):
         env.step(np.array([0.0, np.nan, 0.0], np.float32))
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         env.step(np.zeros(2, np.float32))
