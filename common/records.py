@@ -1,16 +1,18 @@
 """Results worth keeping: `experiments/records/<name>.json`, committed and read by the report."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common.files import write_json
+from common.errors import UserError
+from common.files import read_json, write_json
 from common.runs import ROOT, code_state, machine
 
 RECORDS = ROOT / "experiments" / "records"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 
 
 def write_record(
@@ -21,23 +23,33 @@ def write_record(
     metrics: Mapping[str, Any],
     artifacts: Sequence[str] = (),
     details: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
     directory: Path = RECORDS,
 ) -> Path:
     """Write the record `name` atomically and return its path.
 
     Args:
+        name: lower-case letters, digits, `_` and `-`.
         command: what recomputes it.
         settings: what the command was given.
         metrics: name -> number, or {"mean", "low", "high", "n"}.
         artifacts: files beside the record (curves, figures), by name.
         details: anything longer that belongs to it, such as rows or curves.
+        provenance: `code` and `machine` of the run that made the numbers; by default those of this
+            process.
+
+    Raises:
+        UserError: a name that is no file name.
     """
+    if not _NAME.fullmatch(name):
+        raise UserError(f"a record's name has only a-z, 0-9, _ and -, not {name!r}")
+    made = dict(provenance or {"code": code_state(), "machine": machine()})
     record = {
         "name": name,
         "command": command,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "code": code_state(),
-        "machine": machine(),
+        "code": made["code"],
+        "machine": made["machine"],
         "settings": settings,
         "metrics": metrics,
         "artifacts": list(artifacts),
@@ -48,3 +60,9 @@ def write_record(
     path = directory / f"{name}.json"
     write_json(path, record)
     return path
+
+
+def read_record(name: str, directory: Path = RECORDS) -> dict[str, Any] | None:
+    """The record `name`, or None if nobody has made it yet."""
+    path = directory / f"{name}.json"
+    return read_json(path) if path.is_file() else None

@@ -28,6 +28,9 @@ class NetworkConfig:
         activation: after every layer but the last.
         log_std_init: of u, the sample before tanh; one learned number per action.
         log_std_min, log_std_max: limits that no update can leave.
+        log_std_final: upper limit at the end of the budget, approached linearly; null keeps
+            log_std_max. A policy that learned with much noise drives worse, not better, without it:
+            the noise has to fade while it can still adapt.
         initial_action: steer, gas and brake of the untrained deterministic policy. Half gas and
             half brake, the middle of their range, would stand still and never see a reward.
     """
@@ -40,6 +43,7 @@ class NetworkConfig:
     log_std_init: float = -0.5
     log_std_min: float = -4.0
     log_std_max: float = 0.5
+    log_std_final: float | None = None
     initial_action: tuple[float, float, float] = (0.0, 0.4, 0.05)
 
     def __post_init__(self) -> None:
@@ -53,6 +57,11 @@ class NetworkConfig:
         _require(
             self.log_std_min <= self.log_std_init <= self.log_std_max,
             "log_std_init lies between log_std_min and log_std_max",
+        )
+        _require(
+            self.log_std_final is None
+            or self.log_std_min <= self.log_std_final <= self.log_std_max,
+            "log_std_final lies between log_std_min and log_std_max",
         )
         _require(self.log_std_min >= -20, "log_std_min is at least -20")
         _require(self.log_std_max <= 2, "log_std_max is at most 2: beyond, tanh saturates")

@@ -59,6 +59,7 @@ class ActorCritic(nn.Module):
     def __init__(self, spec: ObservationSpec, config: NetworkConfig) -> None:
         super().__init__()
         low, high = torch.tensor(ACTION_LOW), torch.tensor(ACTION_HIGH)
+        self.config = config
         self.limits = (config.log_std_min, config.log_std_max)
         self.encoder = Encoder(pixel_shape(spec), config)
         activation = _ACTIVATIONS[config.activation]
@@ -89,6 +90,17 @@ class ActorCritic(nn.Module):
     def state_value(self, pixels: Tensor) -> Tensor:
         """The value alone, (n,)."""
         return self._value(self.encoder(pixels))
+
+    def limit_noise(self, elapsed: float) -> None:
+        """Set the log-std's upper limit when a share `elapsed` of the budget is spent.
+
+        Call it before collecting: the update's first ratio is 1 only under the same limit.
+        """
+        highest, final = self.config.log_std_max, self.config.log_std_final
+        if final is not None:
+            highest += (final - highest) * min(elapsed, 1.0)
+        self.limits = (self.config.log_std_min, highest)
+        self.project()
 
     @torch.no_grad()
     def project(self) -> None:

@@ -121,12 +121,12 @@ class Trainer:
     def train_once(self) -> dict[str, Any]:
         """One rollout and one update; returns the row of metrics."""
         started, ppo = time.perf_counter(), self.config.ppo
+        elapsed = self.counters.ticks / self.config.total_timesteps
+        self.policy.limit_noise(elapsed)
         stats = self.collector.collect()
         self.collector.finish(ppo.gamma, ppo.lam, self.scaler)
         collected = time.perf_counter()
-        self.learning_rate = scheduled_rate(
-            ppo, self.counters.ticks / self.config.total_timesteps, self.learning_rate, self.last_kl
-        )
+        self.learning_rate = scheduled_rate(ppo, elapsed, self.learning_rate, self.last_kl)
         self.algorithm.set_learning_rate(self.learning_rate)
         metrics = self.algorithm.update(self.buffer)
         self.last_kl = metrics.get("approx_kl", self.last_kl)

@@ -115,6 +115,8 @@ def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[
     }
     if fabric.is_global_zero and config.evaluation.final_seeds():
         results |= _judge(config, run, trainer)
+    if fabric.is_global_zero:
+        run.write_json("result.json", results)
     return results
 
 

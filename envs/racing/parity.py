@@ -147,7 +147,11 @@ def visit_order(env, seed: int, action, steps: int) -> dict[str, float]:
 
 
 def leaving(env, seed: int, limit: int = 1000) -> dict[str, tuple[int, float, bool]]:
-    """Moderate gas straight ahead until the playfield's edge: (ticks, last reward, terminated) each."""
+    """Moderate gas straight ahead until the playfield's edge.
+
+    Returns:
+        (ticks, last reward, terminated) of "ours" and of "theirs".
+    """
     action = np.array([0.0, 0.3, 0.0])
     ours = RacingVectorEnv(1, preset="carracing", split=None, track_seeds=[seed], autoreset=False)
     ours.reset()
