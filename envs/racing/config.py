@@ -87,6 +87,15 @@ class EnvConfig:
     threads: int = 1
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if field.type == "int":
+                _require(whole, f"{field.name} is a whole number, not {value!r}")
+            elif field.type == "float":
+                _require(
+                    whole or isinstance(value, float), f"{field.name} is a number, not {value!r}"
+                )
         _require(self.preset in ("race", "carracing"), f"unknown preset {self.preset!r}")
         _require(self.tracks in ("carracing", "procedural"), f"unknown tracks {self.tracks!r}")
         _require(

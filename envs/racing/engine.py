@@ -256,6 +256,8 @@ class Engine:
         which = np.asarray(which, np.int64)
         self.cars[which] = np.zeros((), CAR)
         self.wheels[which] = np.zeros((), WHEEL)
+        self.rewards[which] = 0.0
+        self.terms[which] = 0.0
         _reset(
             which,
             self.cars,

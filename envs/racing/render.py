@@ -462,7 +462,7 @@ def _bar(frame, camera, values, left, right, top, bottom):
             cover = high * (min(x1, c + 1.0) - max(x0, float(c)))
             at = (r * camera.size + c) * camera.channels
             for k in range(camera.channels):
-                frame[at + k] = int(min(frame[at + k] + cover * values[k], 255.0))
+                frame[at + k] = int(min(frame[at + k] + cover * values[k], 255.0) + 0.5)
 
 
 @kernel

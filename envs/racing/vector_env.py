@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ class RacingVectorEnv(VectorEnv):
         except ValueError as error:
             raise UserError(f"RacingVectorEnv: {error}") from None
         self._name = f"RacingVectorEnv(preset={config.preset})"
+        seed = self._root_seed(seed)
         agents = config.num_agents
         if num_envs < 1 or num_envs % agents:
             raise UserError(
@@ -111,6 +113,12 @@ class RacingVectorEnv(VectorEnv):
         self._previous = self._frames
         self._world_id = np.repeat(np.arange(self.num_worlds), agents)
         self._agent_id = np.tile(np.arange(agents), self.num_worlds)
+
+    def _root_seed(self, seed: Any) -> int:
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        if not whole or not 0 <= seed < 2**63:
+            raise UserError(f"{self._name}: a seed is a whole number from 0 on, not {seed!r}")
+        return int(seed)
 
     @property
     def frames(self) -> np.ndarray:
@@ -161,18 +169,20 @@ class RacingVectorEnv(VectorEnv):
                     self._episodes[w] += 1
                 keys.append(self._schedule.key(int(w), int(self._episodes[w])))
         else:
-            if isinstance(seed, (int, np.integer)):
-                seeds = [int(seed) + int(w) for w in which]
+            named = isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
+            if not named:
+                root = self._root_seed(seed)
+                seeds = [root + int(w) for w in which]
             else:
-                seeds = [int(s) for s in seed]
+                seeds = [self._root_seed(s) for s in seed]
                 if len(seeds) != len(which):
                     raise UserError(
                         f"{self._name}: {len(which)} worlds need as many seeds, not {len(seeds)}"
                     )
             for track_seed in seeds:
                 self._schedule.check(track_seed)
-            if isinstance(seed, (int, np.integer)) and mask is None:
-                self._schedule.set_root(int(seed))
+            if not named and mask is None:
+                self._schedule.set_root(root)
             self._episodes[which] = 0
             keys = [
                 (track_seed, self._schedule.direction(int(w), 0))
@@ -187,6 +197,8 @@ class RacingVectorEnv(VectorEnv):
             self._keys[w] = key
         self.engine.reset(which, [self._schedule.get(key) for key in keys])
         every = len(which) == self.num_worlds
+        if self._previous is not self._frames and not every:
+            self._frames[...] = self._previous
         self.engine.draw(self._frames, None, None if every else which)
         self._previous = self._frames
         if self._autoreset:
@@ -262,29 +274,49 @@ class RacingVectorEnv(VectorEnv):
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """The full state as arrays; `restore` continues from it bit by bit."""
+        if not self._started:
+            raise UserError(f"{self._name}: call reset() before snapshot()")
         return self.engine.snapshot() | {
             **keys_to_arrays(self._keys),
             "episodes": self._episodes.copy(),
-            "root": np.array(self._schedule.root, np.uint64),
-            "frames": self._frames.copy(),
+            "root": np.array(self._schedule.root, np.int64),
+            "frames": self.frames.copy(),
+            "settings": self._settings(),
         }
+
+    def _settings(self) -> np.ndarray:
+        """The configuration as bytes, to tell whether a snapshot belongs here."""
+        # Threads change no result.
+        plain = asdict(self.config) | {"threads": 0, "num_envs": self.num_envs}
+        return np.frombuffer(json.dumps(plain, sort_keys=True).encode(), np.uint8)
 
     def restore(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Continue from a snapshot of an environment with the same configuration.
 
         Returns:
             The observations at the snapshot.
+
+        Raises:
+            UserError: a snapshot of another configuration, or of tracks that the split forbids.
         """
-        if state["frames"].shape != self._frames.shape:
-            raise UserError(
-                f"{self._name}: the snapshot is of observations of shape {state['frames'].shape}, "
-                f"this environment's have {self._frames.shape}"
-            )
-        self._keys = keys_from_arrays(state)
-        self.engine.restore(state, [self._schedule.get(key) for key in self._keys])
-        self._episodes[:] = state["episodes"]
-        self._schedule.set_root(int(state["root"]))
-        self._frames[:] = state["frames"]
+        try:
+            theirs, ours = (json.loads(bytes(x)) for x in (state["settings"], self._settings()))
+            for name in ours:
+                if theirs.get(name) != ours[name]:
+                    raise UserError(
+                        f"{self._name}: the snapshot is of another environment: "
+                        f"{name}={theirs.get(name)}, not {ours[name]}"
+                    )
+            keys = keys_from_arrays(state)
+            for track_seed, _ in keys:
+                self._schedule.check(track_seed)
+            self.engine.restore(state, [self._schedule.get(key) for key in keys])
+            self._keys = keys
+            self._episodes[:] = state["episodes"]
+            self._schedule.set_root(int(state["root"]))
+            self._frames[:] = state["frames"]
+        except KeyError as error:
+            raise UserError(f"{self._name}: the snapshot lacks {error}") from None
         self._previous = self._frames
         self._started = True
         return self._frames

@@ -130,7 +130,7 @@ def test_a_snapshot_of_other_settings_is_refused():
     env, other = RacingVectorEnv(2, seed=1), RacingVectorEnv(3, seed=1)
     env.reset()
     other.reset()
-    with pytest.raises(UserError, match=r"\(2, 96, 96, 3\), .* have \(3, 96, 96, 3\)"):
+    with pytest.raises(UserError, match="num_envs=2, not 3"):
         other.restore(env.snapshot())
     env.close()
     other.close()

@@ -417,3 +417,35 @@ def test_closing_twice_is_harmless():
     env.reset()
     env.close()
     env.close()
+
+
+def test_a_snapshot_goes_only_where_it_belongs():
+    judged = RacingVectorEnv(2, split=None, track_seeds=[5, 6])
+    with pytest.raises(UserError, match=r"reset\(\) before snapshot"):
+        judged.snapshot()
+    judged.reset()
+    state = judged.snapshot()
+    training = RacingVectorEnv(2)
+    with pytest.raises(UserError, match="track seed 5 belongs to the test split"):
+        training.restore(state)
+    other = RacingVectorEnv(2, EnvConfig(action_repeat=2), split=None)
+    with pytest.raises(UserError, match="another environment: action_repeat=1, not 2"):
+        other.restore(state)
+    with pytest.raises(UserError, match="lacks 'cars'"):
+        judged.restore({name: value for name, value in state.items() if name != "cars"})
+    for env in (judged, training, other):
+        env.close()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "7", [None, 3]])
+def test_a_seed_that_is_none_is_refused(seed):
+    env = RacingVectorEnv(2, split=None)
+    with pytest.raises(UserError, match="a seed is a whole number"):
+        env.reset(seed=seed)
+    env.close()
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_ticks", 10.5), ("size", True), ("laps", "2")])
+def test_whole_numbers_are_whole(name, value):
+    with pytest.raises(ValueError, match=f"{name} is a whole number"):
+        EnvConfig(**{name: value})
