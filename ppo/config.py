@@ -40,10 +40,10 @@ class NetworkConfig:
     strides: tuple[int, ...] = (4, 2, 2)
     hidden: tuple[int, ...] = (256,)
     activation: Literal["relu", "elu", "silu", "tanh"] = "relu"
-    log_std_init: float = -0.5
+    log_std_init: float = -1.0
     log_std_min: float = -4.0
-    log_std_max: float = 0.5
-    log_std_final: float | None = None
+    log_std_max: float = -1.0
+    log_std_final: float | None = -2.5
     initial_action: tuple[float, float, float] = (0.0, 0.4, 0.05)
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class PPOConfig:
     clip: float = 0.2
     value_clip: float | None = None
     value_coefficient: float = 0.5
-    entropy_coefficient: float = 0.003
+    entropy_coefficient: float = 0.0
     max_grad_norm: float = 0.5
     target_kl: float | None = None
     scale_rewards: bool = True
@@ -158,7 +158,7 @@ class EvaluationConfig:
     env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
     direction: Literal["ccw", "cw"] | None = None
     every: int = 100_000
-    validation_tracks: int = 8
+    validation_tracks: int = 20
     metric: Literal["native_return", "progress"] = "native_return"
     test_seeds: str = "0-19"
     threads: int = 1
@@ -213,7 +213,7 @@ class TrainConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    total_timesteps: int = 1_000_000
+    total_timesteps: int = 1_600_000
     seed: int = 1
     device: str = "auto"
     precision: Literal["32-true", "bf16-mixed"] = "32-true"

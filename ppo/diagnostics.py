@@ -60,10 +60,11 @@ def diagnose(row: Mapping[str, Any]) -> list[Finding]:
             Finding("throttle_saturation", get("action/gas_saturated"), 0.95,
                     "full gas always, the brake never")
         )  # fmt: skip
-    if get("ppo/entropy") < -8:
+    widest = max(get(f"ppo/std_{action}") for action in ("steer", "gas", "brake"))
+    if widest < 0.03:  # the density's entropy says less: it also falls when tanh saturates
         findings.append(
-            Finding("entropy_collapse", get("ppo/entropy"), -8.0,
-                    "the policy hardly explores any more; raise ppo.entropy_coefficient")
+            Finding("entropy_collapse", widest, 0.03,
+                    "the policy hardly explores any more; raise ppo.network.log_std_min")
         )  # fmt: skip
     if get("ppo/skipped_steps") > 0:
         findings.append(

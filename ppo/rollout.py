@@ -68,8 +68,7 @@ class RolloutBuffer:
             self.value,
             next_value,
             self.terminated,
-            # Nothing may flow through a row that is not experience either.
-            self.done | ~self.active,
+            self.done,
             gamma,
             lam,
         )

@@ -131,6 +131,26 @@ def test_gradients_are_clipped_to_the_global_norm(monkeypatch):
     assert max(norms).item() == pytest.approx(1e-3, rel=1e-2)
 
 
+def test_the_entropy_bonus_widens_the_policy():
+    network = replace(NETWORK, log_std_max=0.5, log_std_final=None)
+    results = []
+    for coefficient in (0.0, 1.0):
+        config = replace(CONFIG, entropy_coefficient=coefficient, network=network)
+        algorithm, collector = setup(config)
+        before = algorithm.policy.log_std.detach().clone()
+        algorithm.update(collector.buffer)
+        results.append((algorithm.policy.log_std - before).min().item())
+    assert results[1] > 3e-3 > results[0]
+
+
+def test_no_step_leaves_the_noise_outside_its_limits():
+    network = replace(NETWORK, log_std_min=-1.1, log_std_max=-0.9, log_std_final=None)
+    config = replace(CONFIG, learning_rate=0.5, entropy_coefficient=1.0, network=network)
+    algorithm, collector = setup(config)
+    algorithm.update(collector.buffer)
+    assert algorithm.policy.log_std.max().item() == pytest.approx(-0.9)
+
+
 class TestNonFinite:
     def test_a_bad_minibatch_is_skipped_and_saved(self):
         saved = []

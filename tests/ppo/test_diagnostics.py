@@ -6,14 +6,14 @@ from ppo.diagnostics import action_statistics, diagnose
 HEALTHY = {
     "action/steer_mean": 0.02, "action/steer_saturated": 0.1,
     "action/gas_saturated": 0.4, "action/brake_used": 0.1,
-    "ppo/entropy": -1.0, "ppo/skipped_steps": 0.0,
+    "ppo/std_steer": 0.3, "ppo/std_gas": 0.3, "ppo/std_brake": 0.02, "ppo/skipped_steps": 0.0,
 }  # fmt: skip
 
 
 def test_a_healthy_row_is_not_flagged():
     assert diagnose(HEALTHY) == []
     assert diagnose({}) == []
-    assert diagnose({"ppo/entropy": None}) == []
+    assert diagnose({"ppo/std_gas": None}) == []
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_a_healthy_row_is_not_flagged():
     [
         ("steering_collapse", {"action/steer_mean": -0.95, "action/steer_saturated": 0.97}),
         ("throttle_saturation", {"action/gas_saturated": 0.99, "action/brake_used": 0.0}),
-        ("entropy_collapse", {"ppo/entropy": -11.0}),
+        ("entropy_collapse", {"ppo/std_steer": 0.02, "ppo/std_gas": 0.01}),
         ("non_finite", {"ppo/skipped_steps": 1.0}),
     ],
 )

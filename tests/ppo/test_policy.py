@@ -104,7 +104,9 @@ class TestActorCritic:
         assert driver.log_std.grad.abs().min() > 0
 
     def test_log_std_stays_inside_its_limits(self):
-        driver = policy(config=replace(NETWORK, log_std_min=-2.0, log_std_max=0.5))
+        driver = policy(
+            config=replace(NETWORK, log_std_min=-2.0, log_std_max=0.5, log_std_final=None)
+        )
         with torch.no_grad():
             driver.log_std.copy_(torch.tensor([9.0, -9.0, 0.1]))
         decision = driver.decide(pixels(1), torch.ones(1, 3))
@@ -116,6 +118,17 @@ class TestActorCritic:
         # At a limit the gradient still flows, so that training can leave it.
         driver(pixels(1), torch.full((1, 3), 2.0), torch.zeros(1, 3))[0].sum().backward()
         assert driver.log_std.grad.abs().min() > 0
+
+    def test_noise_fades_over_the_budget(self):
+        config = replace(NETWORK, log_std_init=0.0, log_std_max=0.0, log_std_final=-2.0)
+        driver = policy(config=config)
+        for elapsed, expected in [(0.0, 0.0), (0.25, -0.5), (1.0, -2.0), (1.5, -2.0)]:
+            driver.limit_noise(elapsed)
+            assert driver.log_std.tolist() == [expected] * 3
+        with torch.no_grad():  # a policy that is surer than that is left alone
+            driver.log_std.fill_(-3.0)
+        driver.limit_noise(1.0)
+        assert driver.log_std.tolist() == [-3.0] * 3
 
     def test_only_the_convolutions_run_in_bfloat16(self):
         driver, frames = policy(), pixels(64)

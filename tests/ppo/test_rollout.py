@@ -81,6 +81,16 @@ def test_truncation_bootstraps_from_the_final_observation():
     assert len(buffer._finals) == 1
 
 
+def test_an_ending_of_the_last_rollout_is_forgotten():
+    driver = collector(ToyEnv(length=(5,)), num_steps=6)
+    driver.policy.state_value = lambda frames: frames.float().mean((1, 2, 3))
+    for ending in (4, 3):  # steps 0-4 and 5-9 are the episodes, rows 4 and then 3 their last
+        driver.collect()
+        assert driver.buffer.done[:, 0].nonzero().tolist() == [[ending]]
+    following = driver.buffer.next_values(driver.policy.state_value, driver.pixels)
+    assert following[4, 0] == driver.buffer.value[5, 0]
+
+
 def test_targets_and_reward_scaling():
     driver = collector(ToyEnv())
     driver.collect()
