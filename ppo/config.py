@@ -213,7 +213,7 @@ class TrainConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    total_timesteps: int = 1_600_000
+    total_timesteps: int = 2_400_000
     seed: int = 1
     device: str = "auto"
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
