@@ -39,6 +39,8 @@ class Settings:
     max_ticks: int = field(default=1000, metadata={"help": "engine ticks, 50 to a second"})
     fps: int = field(default=50, metadata={"help": "pictures per second, a divisor of 50"})
     out: str = field(default="", metadata={"help": "the MP4 to write, if not in the run directory"})
+    picture: str = field(default="", metadata={"help": "also save a still, to this .png"})
+    picture_at: float = field(default=5.0, metadata={"help": "seconds into the drive"})
     quick: bool = field(
         default=False, metadata={"help": f"the first {QUICK_TICKS} ticks at {QUICK_FPS} fps"}
     )
@@ -51,6 +53,10 @@ class Settings:
             raise ValueError(f"max_ticks is at least 1, not {self.max_ticks}")
         if self.out and Path(self.out).suffix != ".mp4":
             raise ValueError(f"out ends in .mp4, unlike {self.out!r}")
+        if self.picture and Path(self.picture).suffix != ".png":
+            raise ValueError(f"picture ends in .png, unlike {self.picture!r}")
+        if not 0 <= self.picture_at < 1e6:
+            raise ValueError(f"picture_at is 0 or more seconds, not {self.picture_at}")
 
 
 def main() -> None:
@@ -63,7 +69,7 @@ def main() -> None:
     # Late: --help need not wait for torch and numba.
     from common.nn import choose_device
     from envs.racing.evaluate import EVALUATOR_HASH
-    from envs.racing.video import record_video
+    from envs.racing.video import record_video, save_still
     from ppo.evaluate import load_policy, resolve_checkpoint
 
     path = resolve_checkpoint(settings.checkpoint or CHECKPOINT)
@@ -88,6 +94,9 @@ def main() -> None:
         max_ticks=min(settings.max_ticks, QUICK_TICKS) if settings.quick else settings.max_ticks,
         fps=QUICK_FPS if settings.quick else settings.fps,
     )
+    if settings.picture:
+        save_still(video, settings.picture_at, Path(settings.picture))
+        facts["picture"] = settings.picture
     cli.finish({**facts, "video": str(video)}, run)
 
 

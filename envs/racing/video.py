@@ -130,6 +130,21 @@ def movie(
         film.mux(stream.encode(None))
 
 
+def save_still(video: str | os.PathLike, seconds: float, path: str | os.PathLike) -> None:
+    """Save the picture at `seconds` of a film (its last one if it is shorter) as an image."""
+    import av
+
+    picture = None
+    with av.open(str(video)) as film:
+        for picture in film.decode(video=0):
+            if picture.time >= seconds:
+                break
+    if picture is None:
+        raise UserError(f"{video} has no pictures")
+    with replacing(path) as temporary:
+        picture.to_image().save(temporary)
+
+
 def describe(spec: ObservationSpec) -> str:
     """A policy's frames in a few words."""
     colour = "grey" if spec.grey else "RGB"

@@ -117,3 +117,16 @@ def test_help_from_anywhere(tmp_path):
     assert done.returncode == 0, done.stderr
     for name in ("checkpoint", "env", "track_seed", "direction", "out", "quick"):
         assert name in done.stdout
+
+
+def test_a_still_is_kept(trained, watch, tmp_path):
+    code, values, _ = watch(
+        f"checkpoint={trained}", "quick=true", "max_ticks=10", "picture=still.png", "picture_at=0.1"
+    )
+    assert code == 0 and values["picture"] == "still.png"
+    from PIL import Image
+
+    with Image.open(tmp_path / "still.png") as still:
+        assert still.size == (1280, 720)
+    code, _, err = watch(f"checkpoint={trained}", "picture=still.gif")
+    assert code == 2 and "ends in .png" in err
