@@ -15,12 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from envs.racing.camera import make_camera
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, touch
 from envs.racing.kernel import kernel
 from envs.racing.pool import HANDLE, PaintedTrack, open_track
 from envs.racing.progress import foot, update
-from envs.racing.render import LUT_SIZE, draw, fresh_lut, make_camera, make_look
+from envs.racing.render import LUT_SIZE, draw, fresh_lut, make_look
 from envs.racing.rewards import TERMS, Rules, coefficients, corner_angle, settle
 from envs.racing.texture import TILE_CODE
 from envs.racing.track import MAX_TILES

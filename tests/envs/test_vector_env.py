@@ -357,7 +357,8 @@ def test_a_wrong_shape_is_named(make, shape):
 def test_rounding_beyond_a_bound_is_forgiven(make):
     env = make()
     env.reset()
-    env.step(np.tile(np.float32([1.00001, 1.00001, -0.00001]), (3, 1)))
+    *_, info = env.step(np.tile(np.float32([1.00001, 1.00001, -0.00001]), (3, 1)))
+    assert (info["steer"] < 0).all() and np.isfinite(info["speed"]).all()
 
 
 def test_step_comes_after_reset(make):
@@ -417,6 +418,7 @@ def test_closing_twice_is_harmless():
     env.reset()
     env.close()
     env.close()
+    assert env.closed
 
 
 def test_a_snapshot_goes_only_where_it_belongs():
