@@ -75,14 +75,16 @@ def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
         key = label.replace(" ", "_")
         metrics[f"return_{key}_difference_of_means"] = abs(float(ours.mean() - theirs.mean()))
         metrics[f"return_{key}_largest_difference"] = float(np.abs(ours - theirs).max())
-        metrics[f"order_{key}_seeds_that_differ"] = int(sum(d["order"] >= 0 for d in drives))
+        metrics[f"order_{key}_seeds_that_differ"] = sum(d["order"] for d in drives)
+        metrics[f"timing_{key}_seeds_that_differ"] = sum(d["timing"] >= 0 for d in drives)
         rows.append(
             [
                 label,
                 ours.mean(),
                 theirs.mean(),
                 np.abs(ours - theirs).max(),
-                sum(d["order"] >= 0 for d in drives),
+                sum(d["order"] for d in drives),
+                sum(d["timing"] >= 0 for d in drives),
             ]
         )
     columns = [
@@ -91,6 +93,7 @@ def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
         "CarRacing-v3",
         "largest difference",
         "seeds with another order",
+        "seeds with another tick",
     ]
     cli.table(columns, rows)
 

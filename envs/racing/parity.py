@@ -121,29 +121,42 @@ def dynamics_error(
 
 
 def visit_order(env, seed: int, action, steps: int) -> dict[str, float]:
-    """Same action in both for some steps: difference of the return and of the visiting order.
+    """Same action in both for some steps: returns, and which tiles were visited when.
 
     Returns:
-        ours and theirs (returns), order (the first step at which the sets of visited tiles differ,
-        or -1), reward (largest difference of one step's reward up to there).
+        ours and theirs (returns); order (whether the tiles were visited in another order, as far as
+        both got); timing (the first step at which the sets of visited tiles differ, or -1); reward
+        (largest difference of one step's reward before that).
     """
     env.reset(seed=seed)
     ours = RacingVectorEnv(1, preset="carracing", split=None, track_seeds=[seed], autoreset=False)
     ours.reset()
     total, total_ref, first, worst = 0.0, 0.0, -1, 0.0
+    sequence: list[int] = []
+    sequence_ref: list[int] = []
     action = np.asarray(action, np.float32)
     for step in range(steps):
         _, reward, _, _, _ = ours.step(action[None])
         _, reward_ref, _, _, _ = env.step(action)
         total += float(reward[0])
         total_ref += float(reward_ref)
-        visited = {tile.idx for tile in env.road if tile.road_visited}
-        if first < 0 and visited != set(np.flatnonzero(ours.engine.visited(0, 0))):
+        visited = set(np.flatnonzero(ours.engine.visited(0, 0)).tolist())
+        visited_ref = {tile.idx for tile in env.road if tile.road_visited}
+        sequence += sorted(visited.difference(sequence))
+        sequence_ref += sorted(visited_ref.difference(sequence_ref))
+        if first < 0 and visited != visited_ref:
             first = step
         if first < 0:
             worst = max(worst, abs(float(reward[0]) - float(reward_ref)))
     ours.close()
-    return {"ours": total, "theirs": total_ref, "order": first, "reward": worst}
+    common = min(len(sequence), len(sequence_ref))
+    return {
+        "ours": total,
+        "theirs": total_ref,
+        "order": sequence[:common] != sequence_ref[:common],
+        "timing": first,
+        "reward": worst,
+    }
 
 
 def leaving(env, seed: int, limit: int = 1000) -> dict[str, tuple[int, float, bool]]:
