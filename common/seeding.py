@@ -9,6 +9,7 @@ import hashlib
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -74,6 +75,24 @@ def check_training_seed(seed: int) -> None:
             f"track seed {seed} belongs to the {split} split and may not be trained on; "
             f"training uses {first}-{last}"
         )
+
+
+def whole_seed(seed: object) -> int:
+    """`seed` as an int; `UserError` unless it is a whole number in some split."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise UserError(f"a track seed is a whole number, not {seed!r}")
+    split_of(int(seed))
+    return int(seed)
+
+
+def refuse_sealed(seeds: Iterable[int]) -> None:
+    """Raise `UserError` for a track that is opened once, for a final report."""
+    for seed in seeds:
+        if split_of(seed) == "sealed":
+            first, last = SPLITS["sealed"]
+            raise UserError(
+                f"track seed {seed} is sealed: {first}-{last} are opened once, for a final report"
+            )
 
 
 def parse_seeds(text: str) -> list[int]:

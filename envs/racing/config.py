@@ -90,7 +90,9 @@ class EnvConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             whole = isinstance(value, int) and not isinstance(value, bool)
-            if field.type == "int":
+            if field.type == "bool":
+                _require(isinstance(value, bool), f"{field.name} is true or false, not {value!r}")
+            elif field.type == "int":
                 _require(whole, f"{field.name} is a whole number, not {value!r}")
             elif field.type == "float":
                 _require(
@@ -200,7 +202,8 @@ class RewardConfig:
                 f"{field.name} is a number within +-10^6, not {value!r}",
             )
         for name in ("off_track_limit", "stuck_limit", "no_progress_limit"):
-            _require(getattr(self, name) >= 0, f"{name} is 0 (never) or positive")
+            limit = getattr(self, name)
+            _require(isinstance(limit, int) and limit >= 0, f"{name} is 0 (never) or so many ticks")
         _require(self.corner_target_speed > 0, "corner_target_speed is positive")
 
     @classmethod

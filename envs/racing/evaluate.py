@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from common.errors import UserError
+from common.seeding import refuse_sealed, whole_seed
 from common.statistics import mean_interval, proportion_interval
 from envs.racing.config import EnvConfig, ObservationSpec
 from envs.racing.frames import FrameAdapter
@@ -118,6 +119,7 @@ def evaluate(
     max_ticks: int = MAX_TICKS,
     deterministic: bool = True,
     threads: int = 1,
+    sealed: bool = False,
 ) -> Evaluation:
     """Drive every track once.
 
@@ -129,11 +131,14 @@ def evaluate(
         max_ticks: engine ticks per track; the published figures use the default.
         deterministic: the policy's squashed mean rather than a sample.
         threads: engine threads; the result does not depend on it.
+        sealed: allow the sealed tracks, which a final report opens once.
 
     Raises:
-        UserError: an unknown world or direction, no seeds, or a missing extra.
+        UserError: an unknown world or direction, no seeds, sealed ones, or a missing extra.
     """
-    seeds = [int(seed) for seed in track_seeds]
+    seeds = [whole_seed(seed) for seed in track_seeds]
+    if not sealed:
+        refuse_sealed(seeds)
     if env not in WORLDS:
         raise UserError(f"env is one of {', '.join(WORLDS)}, not {env!r}")
     if direction not in ("ccw", "cw") or (direction == "cw" and env != "race"):
@@ -167,6 +172,8 @@ def _drive(
     threads: int,
 ) -> list[dict[str, Any]]:
     spec = policy.spec
+    if not 1 <= threads <= 256:
+        raise UserError(f"threads is 1 to 256, not {threads}")
     config = EnvConfig(
         preset=env,
         direction=direction,

@@ -21,14 +21,14 @@ def _cache_directory() -> Path:
         digest.update(source.name.encode() + source.read_bytes())
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     root = Path(base) if base else Path.home() / ".cache"
-    for place in (root, Path(tempfile.gettempdir())):
-        directory = place / "dreamracer" / f"kernels-{digest.hexdigest()[:16]}"
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(directory, os.W_OK):
+    directory = root / "dreamracer" / f"kernels-{digest.hexdigest()[:16]}"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Cached kernels are executed: nobody else may have put them there.
+        if os.access(directory, os.W_OK) and directory.stat().st_uid == os.getuid():
             return directory
+    except OSError:
+        pass
     return Path(tempfile.mkdtemp(prefix="dreamracer-kernels-"))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from pettingzoo import ParallelEnv
 
+from common.errors import UserError
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.vector_env import RacingVectorEnv
 
@@ -53,6 +54,11 @@ class RacingParallelEnv(ParallelEnv):
 
     def step(self, actions: dict[str, np.ndarray]):
         """One decision of every live agent; five dicts by agent, as PettingZoo has them."""
+        if set(actions) != set(self.agents):
+            odd = sorted(set(actions) ^ set(self.agents))
+            raise UserError(
+                f"racing: step takes one action for each of {self.agents}; {odd} missing or unknown"
+            )
         batch = np.zeros((len(self.possible_agents), 3), np.float32)
         for agent in self.agents:
             batch[self.possible_agents.index(agent)] = actions[agent]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from common.errors import UserError
-from common.seeding import SPLITS, check_training_seed, derive, split_of
+from common.seeding import SPLITS, check_training_seed, derive, whole_seed
 from envs.racing.config import EnvConfig
 from envs.racing.pool import PaintedTrack, TrackPool
 from envs.racing.procedural import procedural_points
@@ -88,17 +88,18 @@ class TrackSchedule:
         if seeds is None:
             self._explicit = None
             return
-        checked = [int(seed) for seed in seeds]
-        if not checked:
-            raise UserError(f"{self._where}: the list of track seeds is empty")
-        for seed in checked:
+        if isinstance(seeds, str) or not len(seeds):
+            raise UserError(f"{self._where}: track_seeds is a list of track seeds, not {seeds!r}")
+        for seed in seeds:
             self.check(seed)
-        self._explicit = checked
+        self._explicit = [int(seed) for seed in seeds]
 
     def check(self, seed: int) -> None:
         """Refuse a track seed that this schedule may not drive, naming seed and environment."""
         try:
-            check_training_seed(seed) if self._split == "train" else split_of(seed)
+            whole_seed(seed)
+            if self._split == "train":
+                check_training_seed(seed)
         except UserError as error:
             raise UserError(f"{self._where}: {error}") from None
 

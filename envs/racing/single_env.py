@@ -60,6 +60,7 @@ class RacingEnv(gymnasium.Env):
             )
         self.render_mode = render_mode
         self._vector = RacingVectorEnv(1, config, reward, split=None, autoreset=False)
+        self._over = False
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
 
@@ -71,10 +72,13 @@ class RacingEnv(gymnasium.Env):
         if options:
             raise UserError(f"racing: reset takes no options, not {next(iter(options))!r}")
         observation, info = self._vector.reset(seed=None if seed is None else [seed])
+        self._over = False
         return observation[0].copy(), _scalars(info)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One decision; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
+        if self._over:
+            raise UserError("racing: the episode is over; call reset() before the next step()")
         action = np.asarray(action, np.float64)
         if action.shape != (3,):
             raise ValueError(f"racing: an action has shape (3,), not {action.shape}")
@@ -84,6 +88,7 @@ class RacingEnv(gymnasium.Env):
             scalars["lap_finished"] = bool(info["episode"]["finished"][0])
         if "episode" in info:
             scalars["episode"] = {name: v[0].item() for name, v in info["episode"].items()}
+        self._over = bool(terminated[0] or truncated[0])
         frame = observation[0].copy()
         return frame, float(reward[0]), bool(terminated[0]), bool(truncated[0]), scalars
 
@@ -111,7 +116,9 @@ class RacingEnv(gymnasium.Env):
 
     def restore(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Continue from a snapshot; returns its observation."""
-        return self._vector.restore(state)[0].copy()
+        observation = self._vector.restore(state)[0].copy()
+        self._over = not self._vector.engine.cars["active"].any()
+        return observation
 
     def close(self) -> None:
         """Stop background threads."""

@@ -39,10 +39,11 @@ class RacingVectorEnv(VectorEnv):
     before its world keeps its slot, with `active` False and reward 0.
 
     Every `info` holds float32 arrays of the telemetry by name, `world_id`, `agent_id`, `active`,
-    `track_seed`, and `reward_terms` (name -> array). A step in which agents ended adds `final_obs`
-    (object array), `final_info` (the telemetry before the reset) and `episode` (return, length in
-    ticks, progress, native_return, off_track_rate, finished, lap_time, mean_speed,
-    steering_variance), each with a mask under its name with a leading underscore.
+    `track_seed`, and `reward_terms` (name -> array); a step adds `ticks`, the engine ticks that
+    each row really ran (an episode can end inside an action repeat, an ended row runs none). A step
+    in which agents ended adds `final_obs` (object array), `final_info` (the telemetry before the
+    reset) and `episode` (see `episode_statistics`), each with a mask under its name with a leading
+    underscore.
 
     Args:
         num_envs: worlds x agents.
@@ -82,10 +83,11 @@ class RacingVectorEnv(VectorEnv):
         self._name = f"RacingVectorEnv(preset={config.preset})"
         seed = self._root_seed(seed)
         agents = config.num_agents
-        if num_envs < 1 or num_envs % agents:
+        whole = isinstance(num_envs, (int, np.integer)) and not isinstance(num_envs, bool)
+        if not whole or num_envs < 1 or num_envs % agents:
             raise UserError(
-                f"{self._name}: num_envs={num_envs} is worlds x agents, so a positive multiple of "
-                f"num_agents={agents}"
+                f"{self._name}: num_envs={num_envs!r} is worlds x agents, so a positive multiple "
+                f"of num_agents={agents}"
             )
         if reward is None:
             reward = RewardConfig.native() if config.preset == "carracing" else RewardConfig()
@@ -162,6 +164,8 @@ class RacingVectorEnv(VectorEnv):
                     f"{mask.dtype} of shape {mask.shape}"
                 )
             which = np.flatnonzero(mask.reshape(self.num_worlds, -1).any(1))
+            if not self._started and len(which) < self.num_worlds:
+                raise UserError(f"{self._name}: the first reset starts every world")
         if seed is None:
             keys = []
             for w in which:
@@ -229,7 +233,9 @@ class RacingVectorEnv(VectorEnv):
             raise UserError(f"{self._name}: call reset() before step()")
         engine = self.engine
         active = engine.cars["active"].astype(bool)
+        before = engine.cars["tick"].copy()
         engine.step(self._checked(actions))
+        ticks = (engine.cars["tick"] - before).ravel()
         engine.draw(self._frames, self._previous)
         self._previous = self._frames
         ended = active & ~engine.cars["active"].astype(bool)
@@ -237,10 +243,11 @@ class RacingVectorEnv(VectorEnv):
         truncated = (ended & engine.cars["truncated"].astype(bool)).ravel()
         rewards = engine.rewards.astype(np.float32).ravel()
         if not ended.any():
-            return self._frames, rewards, terminated, truncated, self._info()
+            info = self._info() | {"ticks": ticks}
+            return self._frames, rewards, terminated, truncated, info
 
         mask = ended.ravel()
-        final = self._info()
+        final = self._info() | {"ticks": ticks}
         final_obs = np.full(self.num_envs, None, object)
         for row in np.flatnonzero(mask):
             final_obs[row] = self._frames[row].copy()
@@ -251,7 +258,7 @@ class RacingVectorEnv(VectorEnv):
             keys = [self._schedule.key(int(w), int(self._episodes[w])) for w in over]
             self._start(over, keys)
         info = self._info()
-        info["reward_terms"] = final["reward_terms"]
+        info |= {"reward_terms": final["reward_terms"], "ticks": ticks}
         info |= {"final_obs": final_obs, "_final_obs": mask}
         info |= {"final_info": final, "_final_info": mask}
         info |= {"episode": episode, "_episode": mask}
@@ -299,27 +306,48 @@ class RacingVectorEnv(VectorEnv):
         Raises:
             UserError: a snapshot of another configuration, or of tracks that the split forbids.
         """
+        keys = self._checked_snapshot(state)
+        self.engine.restore(state, [self._schedule.get(key) for key in keys])
+        self._keys = keys
+        self._episodes[:] = state["episodes"]
+        self._schedule.set_root(int(state["root"]))
+        self._frames[:] = state["frames"]
+        self._previous = self._frames
+        self._started = True
+        return self._frames
+
+    def _checked_snapshot(self, state: dict[str, np.ndarray]) -> list[tuple[int, str]]:
+        """The tracks of a snapshot that belongs here; nothing is changed."""
         try:
-            theirs, ours = (json.loads(bytes(x)) for x in (state["settings"], self._settings()))
+            theirs = json.loads(bytes(np.asarray(state["settings"], np.uint8)))
+            ours = json.loads(bytes(self._settings()))
             for name in ours:
                 if theirs.get(name) != ours[name]:
                     raise UserError(
                         f"{self._name}: the snapshot is of another environment: "
                         f"{name}={theirs.get(name)}, not {ours[name]}"
                     )
+            expected = self.engine.snapshot() | {"frames": self._frames}
+            expected |= keys_to_arrays(self._keys)
+            expected |= {"episodes": self._episodes, "root": np.array(0, np.int64)}
+            for name, array in expected.items():
+                if state[name].shape != array.shape or state[name].dtype != array.dtype:
+                    raise UserError(f"{self._name}: the snapshot's {name} are damaged")
+            self._root_seed(state["root"].item())
             keys = keys_from_arrays(state)
-            for track_seed, _ in keys:
-                self._schedule.check(track_seed)
-            self.engine.restore(state, [self._schedule.get(key) for key in keys])
-            self._keys = keys
-            self._episodes[:] = state["episodes"]
-            self._schedule.set_root(int(state["root"]))
-            self._frames[:] = state["frames"]
         except KeyError as error:
             raise UserError(f"{self._name}: the snapshot lacks {error}") from None
-        self._previous = self._frames
-        self._started = True
-        return self._frames
+        except (TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"{self._name}: the snapshot is damaged: {error}") from None
+        for track_seed, _ in keys:
+            self._schedule.check(track_seed)
+        return keys
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"{self._name} has threads and cannot be pickled or copied; "
+            "make another one and restore(snapshot())"
+        )
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop builder and engine threads."""

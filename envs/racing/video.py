@@ -16,7 +16,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import replacing
-from common.seeding import split_of
+from common.seeding import refuse_sealed, whole_seed
 from envs.racing.config import EnvConfig, ObservationSpec
 from envs.racing.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
 from envs.racing.dynamics import DT
@@ -63,7 +63,7 @@ def record_video(
         raise UserError(f"fps is a divisor of {TICKS_PER_SECOND} (50, 25, 10 ...), not {fps}")
     if max_ticks < 1:
         raise UserError(f"max_ticks is at least 1, not {max_ticks}")
-    split_of(track_seed)
+    refuse_sealed([whole_seed(track_seed)])
     spec = policy.spec
     world, caption = _open(spec, env, track_seed, direction, max_ticks, config)
     stride = TICKS_PER_SECOND // fps

@@ -60,6 +60,27 @@ def test_an_episode_ends_with_its_statistics():
     env.close()
 
 
+def test_an_episode_that_is_over_takes_no_steps():
+    env = gymnasium.make("racing/Race-v0", max_ticks=1).unwrapped
+    env.reset(seed=1)
+    *_, truncated, _ = env.step(np.zeros(3))
+    assert truncated
+    with pytest.raises(UserError, match="episode is over"):
+        env.step(np.zeros(3))
+    env.reset()
+    env.step(np.zeros(3))
+    env.close()
+
+
+def test_every_live_car_needs_an_action():
+    env = RacingParallelEnv(2)
+    env.reset(seed=1)
+    for actions in ({"car_0": np.zeros(3)}, {f"car_{i}": np.zeros(3) for i in range(3)}):
+        with pytest.raises(UserError, match="one action for each"):
+            env.step(actions)
+    env.close()
+
+
 def test_the_vector_form_is_registered():
     env = gymnasium.make_vec("racing/CarRacing-v0", num_envs=3, seed=5)
     observation, _ = env.reset()
@@ -72,6 +93,7 @@ def test_the_vector_form_is_registered():
     [
         ({"colour": "blue"}, "colour"),
         ({"size": 97}, "97"),
+        ({"grey": "false"}, "grey is true or false"),
         ({"num_agents": 2}, "num_agents=2"),
         ({"render_mode": "hologram"}, "hologram"),
         ({"preset": "carracing", "direction": "cw"}, "direction"),

@@ -1,5 +1,7 @@
 """The batched form: Gymnasium's SAME_STEP and DISABLED contracts, seeds, and errors for people."""
 
+import copy
+import pickle
 import re
 
 import gymnasium
@@ -296,7 +298,7 @@ def test_a_seed_outside_all_splits_is_refused(make):
         ({"num_envs": 2, "num_agents": 17}, "num_agents is 1 to 16, not 17"),
         ({"num_envs": 2, "preset": "carracing", "num_agents": 2}, "num_agents=1.*num_agents=2"),
         ({"num_envs": 2, "split": "training"}, "'training'"),
-        ({"num_envs": 2, "track_seeds": []}, "list of track seeds is empty"),
+        ({"num_envs": 2, "track_seeds": []}, "track_seeds is a list"),
     ],
 )
 def test_options_that_do_not_fit_are_named(kwargs, message):
@@ -451,3 +453,67 @@ def test_a_seed_that_is_none_is_refused(seed):
 def test_whole_numbers_are_whole(name, value):
     with pytest.raises(ValueError, match=f"{name} is a whole number"):
         EnvConfig(**{name: value})
+
+
+@pytest.mark.parametrize("mask", [[True, False], [False, False]])
+def test_the_first_reset_starts_every_world(mask):
+    env = RacingVectorEnv(2, split=None, autoreset=False)
+    with pytest.raises(UserError, match="first reset starts every world"):
+        env.reset(options={"reset_mask": np.array(mask)})
+    with pytest.raises(UserError, match=r"reset\(\) before step"):
+        env.step(np.zeros((2, 3)))
+    env.close()
+
+
+def test_ticks_count_what_really_ran():
+    env = RacingVectorEnv(2, EnvConfig(max_ticks=6, action_repeat=4), autoreset=False)
+    env.reset()
+    *_, info = env.step(np.zeros((2, 3)))
+    assert info["ticks"].tolist() == [4, 4]
+    *_, info = env.step(np.zeros((2, 3)))
+    assert info["ticks"].tolist() == [2, 2]
+    *_, info = env.step(np.zeros((2, 3)))
+    assert info["ticks"].tolist() == [0, 0]
+    env.close()
+
+
+def test_a_damaged_snapshot_changes_nothing():
+    env = RacingVectorEnv(2, split=None, track_seeds=[3, 4])
+    env.reset()
+    state = env.snapshot()
+    env.step(np.tile([0.0, 1.0, 0.0], (2, 1)))
+    now = env.snapshot()
+    for name, value in [
+        ("episodes", np.zeros(0, np.int64)),
+        ("frames", state["frames"][:, :3]),
+        ("settings", np.frombuffer(b"{{", np.uint8)),
+        ("cars", state["cars"][:1]),
+        ("root", np.array("x")),
+    ]:
+        with pytest.raises(UserError, match="snapshot"):
+            env.restore(state | {name: value})
+    with pytest.raises(UserError, match="damaged"):
+        env.restore(None)
+    for name, value in env.snapshot().items():
+        np.testing.assert_array_equal(value, now[name])
+    env.close()
+
+
+def test_copies_are_refused_with_the_way_out():
+    env = RacingVectorEnv(1, split=None)
+    for attempt in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"restore\(snapshot\(\)\)"):
+            attempt(env)
+    env.close()
+
+
+@pytest.mark.parametrize("num_envs", ["4", 4.0, True, 0, -3])
+def test_a_number_of_environments_is_a_whole_number(num_envs):
+    with pytest.raises(UserError, match="num_envs"):
+        RacingVectorEnv(num_envs)
+
+
+@pytest.mark.parametrize("seeds", ["12345", [10000.7], [], [True]])
+def test_odd_track_seeds_are_refused(seeds):
+    with pytest.raises(UserError, match="track seed"):
+        RacingVectorEnv(1, track_seeds=seeds)
