@@ -66,7 +66,7 @@ def check_overrides(
     Returns the overrides and the flags to hand to Hydra. An override of a key that `schema` has
     comes back as `++key=value`, so that it works whether or not a YAML file spells the key out.
     Raises `ConfigError` for a key that `schema` lacks, however it is prefixed, for the removal
-    (`~`) of a key, and for a group option that has no file.
+    (`~`) of a key or group, and for a group option that has no file.
     """
     parser = get_args_parser()
     arguments = parser.parse_intermixed_args(list(argv))
@@ -147,10 +147,16 @@ def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
     except HydraException as error:
         raise ConfigError(f"cannot read '{text}' as name=value: {error}") from None
     key = override.key_or_group
+    if not key:
+        raise ConfigError(f"'{text}': write name=value (--help lists the names)")
     if key.partition(".")[0].partition("/")[0] == "hydra":
         return text
     value = None if override.is_delete() else override.value()
     options = _group_options(key, directories)
+    if options and override.is_delete():
+        raise ConfigError(
+            f"'{text}': a group cannot be removed; choose {key}= one of {', '.join(options)}"
+        )
     if options and not isinstance(value, dict):
         _check_options(override, options)
         return text

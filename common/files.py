@@ -8,6 +8,7 @@ POSIX only (rename and flock semantics).
 
 import dataclasses
 import enum
+import errno
 import fcntl
 import hashlib
 import json
@@ -25,6 +26,8 @@ import numpy as np
 from common.errors import UserError
 
 _CHUNK = 1 << 20
+# No file can be at this path, whatever it is that wants to write it.
+_NO_PLACE = {errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp(\.|$)")
 
 
@@ -33,12 +36,18 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path with the suffix of `path`; on success it atomically becomes `path`.
 
     For writers that want a file name (`torch.save`, video encoders, HDF5). Missing parent
-    directories are made. If the body raises, `path` is untouched and the temporary file removed.
+    directories are made. If the body raises, `path` is untouched and the temporary file removed;
+    `UserError` where no file can be (a directory, below a file).
     A process killed in between leaves a hidden `.<stem>.<hex>.tmp<suffix>` for
     `remove_temporaries`.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in _NO_PLACE | {errno.ENOENT, errno.EEXIST}:
+            raise UserError(f"cannot write {path}: {error.strerror}: {error.filename}") from None
+        raise
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}.tmp{path.suffix}")
     try:
         yield temporary
@@ -48,7 +57,13 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            error.filename = str(path)  # the reader knows the real name, not the temporary one
+            # The reader knows the real name, not the temporary one.
+            if error.errno in _NO_PLACE:
+                raise UserError(f"cannot write {path}: {error.strerror}") from error
+            try:
+                error.filename = str(path)
+            except AttributeError:  # PyAV's errors cannot be changed
+                raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     _fsync(path.parent)  # the rename itself must survive a power cut
 
@@ -167,11 +182,14 @@ def read_jsonl(path: str | os.PathLike) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError as error:
             if number == len(lines):
                 break
             raise UserError(f"{path} line {number} is not valid JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{path} line {number} is not a JSON object")
+        rows.append(row)
     return rows
 
 

@@ -15,6 +15,12 @@ RECORDS = ROOT / "experiments" / "records"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 
 
+def check_name(name: str, what: str = "a record's name") -> None:
+    """Raise `UserError`, which says `what` is wrong, unless `name` is safe as a file's stem."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{what} has only a-z, 0-9, _ and -, not {name!r}")
+
+
 def write_record(
     name: str,
     *,
@@ -41,8 +47,7 @@ def write_record(
     Raises:
         UserError: a name that is no file name.
     """
-    if not _NAME.fullmatch(name):
-        raise UserError(f"a record's name has only a-z, 0-9, _ and -, not {name!r}")
+    check_name(name)
     made = dict(provenance or {"code": code_state(), "machine": machine()})
     record = {
         "name": name,

@@ -19,7 +19,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from common import files
 from common.errors import ConfigError
@@ -68,6 +70,8 @@ class Run:
         directory. `extra` joins the manifest (evaluator hash, data hashes). Raises `ConfigError`
         naming the path if it cannot be written to or its disk is almost full.
         """
+        if not os.fspath(root).strip():
+            raise ConfigError("the root of the run directories is empty; name one, such as runs")
         path = _claim(Path(root), name)
         run = cls(path)
         try:
@@ -94,8 +98,17 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration, as plain data."""
-        return OmegaConf.to_container(OmegaConf.load(self.path / "config.yaml"))
+        """The resolved configuration, as plain data; `ConfigError` if its file is damaged."""
+        path = self.path / "config.yaml"
+        try:
+            config = OmegaConf.to_container(OmegaConf.create(path.read_text(encoding="utf-8")))
+        except (yaml.YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
+            raise ConfigError(f"{path} is damaged: {error}") from None
+        except AssertionError:  # OmegaConf's answer to a file that is one number
+            config = None
+        if not isinstance(config, dict) or not config:
+            raise ConfigError(f"{path} is damaged: it holds no settings")
+        return config
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from common.errors import ConfigError, UserError
 from common.files import atomic_write_bytes
 from envs.racing.config import ObservationSpec
 from ppo.config import NetworkConfig
-from ppo.policy import ActorCritic
+from ppo.policy import ACTION_HIGH, ACTION_LOW, ActorCritic
 
 FORMAT = "dreamracer/ppo/1"
 
@@ -78,6 +78,8 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     missing = {"spec", "network", "policy", "about"} - content.keys()
     if missing:
         raise UserError(f"{path} is incomplete: no {', '.join(sorted(missing))}")
+    if not (isinstance(content["about"], dict) and _is_plain(content["about"])):
+        raise UserError(f"{path} is damaged: 'about' is no mapping of plain data")
     return content
 
 
@@ -90,12 +92,30 @@ def build_policy(
         network = schema.build(NetworkConfig, content["network"])
         with torch.device("meta"):  # no memory is spent before the sizes are known to agree
             policy = ActorCritic(spec, network)
+        for name, tensor in policy.state_dict().items():
+            given = content["policy"].get(name, tensor)
+            if (given.dtype, given.layout) != (tensor.dtype, tensor.layout):
+                raise TypeError(f"{name} is {given.dtype}, {given.layout}, not {tensor.dtype}")
         policy.load_state_dict(content["policy"], assign=True)
+        bounds = policy.low.tolist(), policy.high.tolist()
+        if bounds != (list(ACTION_LOW), list(ACTION_HIGH)):
+            raise ValueError(f"the bounds of the actions are {bounds}")
     except (ConfigError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise UserError(f"{where}: the weights do not fit the network they name: {error}") from None
     if not all(torch.isfinite(p).all() for p in policy.parameters()):
         raise UserError(f"{where}: some weights are not finite; the training run diverged")
     return policy, spec
+
+
+def _is_plain(tree: Any) -> bool:
+    match tree:
+        case None | bool() | int() | float() | str():
+            return True
+        case list() | tuple():
+            return all(map(_is_plain, tree))
+        case dict():
+            return all(isinstance(k, str) and _is_plain(v) for k, v in tree.items())
+    return False
 
 
 def to_tensors(tree: Any) -> Any:

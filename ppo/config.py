@@ -72,13 +72,28 @@ class NetworkConfig:
             f"{[steer, gas, brake]}",
         )
 
+    def map_size(self, size: int) -> int:
+        """Height and width of the last convolution's output for pictures of size x size pixels.
+
+        Raises `ValueError` where a kernel is larger than what it meets.
+        """
+        side = size
+        for kernel, stride in zip(self.kernels, self.strides, strict=True):
+            _require(
+                kernel <= side,
+                f"kernels={list(self.kernels)} and strides={list(self.strides)} do not fit "
+                f"{size}x{size} pixels: a kernel of {kernel} meets {side}x{side}",
+            )
+            side = (side - kernel) // stride + 1
+        return side
+
 
 @dataclass(frozen=True)
 class PPOConfig:
     """Proximal policy optimisation.
 
     Attributes:
-        num_envs: worlds stepped together, over all processes.
+        num_envs: streams stepped together, worlds x agents, over all processes.
         num_steps: decisions per stream and rollout.
         epochs, minibatches: passes over a rollout, and optimiser steps per pass.
         micro_batch: rows per forward and backward pass; gradients add up to the minibatch's. Only
@@ -160,7 +175,7 @@ class EvaluationConfig:
     every: int = 100_000
     validation_tracks: int = 20
     metric: Literal["native_return", "progress"] = "native_return"
-    test_seeds: str = "0-19"
+    test_seeds: str | int = "0-19"
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -170,7 +185,7 @@ class EvaluationConfig:
             1 <= self.validation_tracks <= last - first + 1,
             f"validation_tracks is 1 to {last - first + 1}, not {self.validation_tracks}",
         )
-        _require(self.threads >= 1, "threads is at least 1")
+        _require(1 <= self.threads <= 256, f"threads is 1 to 256, not {self.threads}")
         try:
             seeds = self.final_seeds()
         except UserError as error:
@@ -187,7 +202,7 @@ class EvaluationConfig:
 
     def final_seeds(self) -> list[int]:
         """The tracks of the final evaluation, perhaps none."""
-        return parse_seeds(self.test_seeds) if self.test_seeds else []
+        return [] if self.test_seeds == "" else parse_seeds(str(self.test_seeds))
 
 
 @dataclass(frozen=True)
@@ -236,7 +251,30 @@ class TrainConfig:
             self.ppo.num_envs % self.processes == 0,
             f"ppo.num_envs={self.ppo.num_envs} must divide evenly over processes={self.processes}",
         )
+        agents = self.env.num_agents
+        _require(
+            self.ppo.num_envs % (self.processes * agents) == 0,
+            f"ppo.num_envs={self.ppo.num_envs} is worlds x agents, so every process needs a "
+            f"multiple of env.num_agents={agents}",
+        )
         _require(
             self.ppo.minibatches * self.processes <= self.ppo.num_envs * self.ppo.num_steps,
             f"ppo.minibatches={self.ppo.minibatches} is more than the rows of a process",
         )
+        try:
+            self.ppo.network.map_size(self.env.size)
+        except ValueError as error:
+            raise ValueError(f"ppo.network.{error}") from None
+        world, direction = self.evaluation_world
+        _require(
+            direction == "ccw" or world == "race",
+            f"evaluation.direction={direction} exists only in race, not in {world}; set "
+            "evaluation.direction=ccw or evaluation.env=race",
+        )
+
+    @property
+    def evaluation_world(self) -> tuple[str, str]:
+        """World and driving direction of the evaluator, as given or as trained."""
+        trained = self.env.direction
+        direction = self.evaluation.direction or ("ccw" if trained == "both" else trained)
+        return self.evaluation.env or self.env.preset, direction

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,15 @@ def load_policy(path: str | os.PathLike, device: str | torch.device = "cpu") -> 
     content = checkpoint.load(path)
     policy, spec = checkpoint.build_policy(content, path)
     return Driver(policy.to(device).eval(), spec, content["about"])
+
+
+def require_extra(world: str) -> None:
+    """Raise `UserError` if the evaluator's `world` needs an extra that is not installed."""
+    if world == "gymnasium_carracing" and find_spec("Box2D") is None:
+        raise UserError(
+            f"{world} is Gymnasium's own CarRacing-v3; install the extra: "
+            "pip install -e '.[parity]'"
+        )
 
 
 def resolve_checkpoint(path: str | os.PathLike) -> Path:

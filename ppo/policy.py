@@ -126,23 +126,15 @@ class Encoder(nn.Module):
 
     def __init__(self, shape: Sequence[int], config: NetworkConfig) -> None:
         super().__init__()
-        height, width, channels = shape
+        size, _, channels = shape
+        side = config.map_size(size)
         self.convolutions = nn.ModuleList()
         for out, kernel, stride in zip(
             config.channels, config.kernels, config.strides, strict=True
         ):
-            if kernel > min(height, width):
-                raise ValueError(
-                    f"kernels={list(config.kernels)} and strides={list(config.strides)} do not fit "
-                    f"{shape[0]}x{shape[1]} pixels: a kernel of {kernel} meets {height}x{width}"
-                )
             self.convolutions.append(orthogonal(nn.Conv2d(channels, out, kernel, stride)))
-            height, width, channels = (
-                (height - kernel) // stride + 1,
-                (width - kernel) // stride + 1,
-                out,
-            )
-        self.features = height * width * channels
+            channels = out
+        self.features = side * side * channels
         self.activation = _ACTIVATIONS[config.activation]()
 
     def forward(self, pixels: Tensor) -> Tensor:

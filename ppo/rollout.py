@@ -91,6 +91,7 @@ class RolloutBuffer:
 class RolloutStats:
     """What happened while a buffer was filled.
 
+    `ticks` are those that the engine ran: an episode may end inside an action repeat.
     `episodes` has one entry per ended episode; `reward_terms` sums each named term over the rows.
     """
 
@@ -159,9 +160,9 @@ class Collector:
             for name, values in info.get("reward_terms", {}).items():
                 terms[name] = terms.get(name, 0.0) + values * active
             stats.decisions += int(active.sum())
+            stats.ticks += int(info["ticks"].sum())
             self.pixels = self._own(observations)
             self.active = _active(info, buffer.n_streams)
-        stats.ticks = stats.decisions * self.spec.action_repeat
         stats.reward = float(buffer.reward.sum())
         stats.reward_terms = {name: float(np.sum(values)) for name, values in terms.items()}
         return stats

@@ -12,7 +12,7 @@ import torch
 from lightning.fabric import Fabric
 
 from common import schema
-from common.errors import ConfigError
+from common.errors import ConfigError, UserError
 from common.files import sha256_file
 from common.mirror import LoggerConfig, open_mirror
 from common.nn import choose_device
@@ -23,7 +23,7 @@ from envs.racing import evaluate as evaluator
 from ppo import checkpoint
 from ppo.config import TrainConfig
 from ppo.display import Display
-from ppo.evaluate import Driver, headline, load_policy, report
+from ppo.evaluate import Driver, headline, load_policy, report, require_extra
 from ppo.trainer import Trainer
 
 RESUMABLE = ("resume", "total_timesteps", "device", "threads", "display", "video", "logger")
@@ -41,6 +41,8 @@ def train(
     if config.resume is not None:
         run = Run.open(config.resume)
         config = _resumed_config(run, config, overrides)
+    if config.evaluation.every or config.evaluation.final_seeds():
+        require_extra(config.evaluation_world[0])
     threads = _set_threads(config)
     fabric = make_fabric(config)
     seed_everything(config.seed)
@@ -126,7 +128,7 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     path = best if config.evaluation.every else trainer.last_checkpoint
     driver = load_policy(path)
     seeds = config.evaluation.final_seeds()
-    env, direction = _evaluation_world(config)
+    env, direction = config.evaluation_world
     evaluation = evaluator.evaluate(
         driver, seeds, env=env, direction=direction, threads=config.evaluation.threads
     )
@@ -154,7 +156,7 @@ def _validation(config: TrainConfig) -> Any:
     if not config.evaluation.every:
         return None
     seeds = config.evaluation.validation_seeds()
-    env, direction = _evaluation_world(config)
+    env, direction = config.evaluation_world
 
     def validate(driver: Driver) -> Mapping[str, Any]:
         evaluation = evaluator.evaluate(
@@ -163,12 +165,6 @@ def _validation(config: TrainConfig) -> Any:
         return evaluation.summary
 
     return validate
-
-
-def _evaluation_world(config: TrainConfig) -> tuple[str, str]:
-    trained = config.env.direction
-    direction = config.evaluation.direction or ("ccw" if trained == "both" else trained)
-    return config.evaluation.env or config.env.preset, direction
 
 
 def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -> Run:
@@ -183,7 +179,14 @@ def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -
 
 def _resumed_config(run: Run, given: TrainConfig, overrides: Iterable[str]) -> TrainConfig:
     """The run's own configuration with what may change on a resume."""
-    stored = schema.build(TrainConfig, run.config)
+    path, settings = run.path / "config.yaml", run.config
+    try:
+        stored = schema.build(TrainConfig, settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    absent = _absent(dataclasses.asdict(stored), settings)
+    if absent:
+        raise ConfigError(f"{path} is incomplete: no {', '.join(absent)}")
     names = {text.lstrip("+").partition("=")[0] for text in overrides}
     groups = {name.partition(".")[0] for name in names}
     foreign = sorted(name for name in names if name.partition(".")[0] not in RESUMABLE)
@@ -195,6 +198,17 @@ def _resumed_config(run: Run, given: TrainConfig, overrides: Iterable[str]) -> T
     return dataclasses.replace(stored, **{name: getattr(given, name) for name in groups})
 
 
+def _absent(expected: Mapping[str, Any], found: Mapping[str, Any], group: str = "") -> list[str]:
+    """Dotted keys of `expected` that `found` lacks: a default may have changed since it began."""
+    keys = []
+    for name, value in expected.items():
+        if name not in found:
+            keys.append(f"{group}{name}")
+        elif isinstance(value, Mapping):
+            keys += _absent(value, found[name], f"{group}{name}.")
+    return keys
+
+
 def _restore(trainer: Trainer, display: Display) -> None:
     """Go on from last.pt; from the start if the run was killed before it wrote one."""
     path = trainer.last_checkpoint
@@ -202,7 +216,15 @@ def _restore(trainer: Trainer, display: Display) -> None:
         content = checkpoint.load(path)
         if "training" not in content:
             raise ConfigError(f"{path} holds weights only and cannot be resumed")
-        trainer.load(content)
+        checkpoint.build_policy(content, path)  # its checks are all that is wanted
+        try:
+            trainer.load(content)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except (LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} cannot be resumed, it is damaged or of another configuration: {error!r}"
+            ) from error
     ticks = trainer.counters.ticks
     if trainer.fabric.is_global_zero:
         trainer.run.truncate_metrics("ticks", ticks)

@@ -34,14 +34,21 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
     name: str = field(default="", metadata={"help": "name of the run directory"})
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.threads <= 256:
+            raise ValueError(f"threads is 1 to 256, not {self.threads}")
+        if self.direction == "cw" and self.env != "race":
+            raise ValueError(f"direction is ccw (or cw where env=race), not cw in {self.env}")
+
 
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     # Late: --help need not wait for torch and numba.
     from common.nn import choose_device
     from envs.racing import evaluate as evaluator
-    from ppo.evaluate import headline, load_policy, report, resolve_checkpoint
+    from ppo.evaluate import headline, load_policy, report, require_extra, resolve_checkpoint
 
+    require_extra(settings.env)
     seeds = parse_seeds(settings.seeds)
     if any(split_of(seed) == "sealed" for seed in seeds):
         raise UserError(f"seeds={settings.seeds}: sealed tracks are opened once, by the report")

@@ -8,7 +8,7 @@ from typing import Any
 from common import cli
 from common.errors import UserError
 from common.files import read_json, replacing
-from common.records import RECORDS, write_record
+from common.records import RECORDS, check_name, write_record
 from common.runs import ROOT, Run
 
 DESCRIPTION = """Copy what matters of a run of train_ppo.py into the repository.
@@ -31,6 +31,11 @@ class Settings:
     run: str = field(metadata={"help": "run directory of train_ppo.py, finished"})
     name: str = field(metadata={"help": "name of the record"})
     checkpoint: str = field(default="", metadata={"help": "also keep the best policy, so named"})
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        if self.checkpoint:
+            check_name(self.checkpoint, "checkpoint")
 
 
 def curve(run: Run) -> dict[str, list[Any]]:
@@ -75,6 +80,8 @@ def main() -> None:
     kept: dict[str, Any] = {}
     if settings.checkpoint:
         source = run.path / judged["checkpoint"]
+        if not source.is_file():
+            raise UserError(f"{source}: no such file")
         if source.stat().st_size > MAX_CHECKPOINT_BYTES:
             raise UserError(f"{source} is larger than {MAX_CHECKPOINT_BYTES:,} bytes")
         target = ROOT / "experiments" / "checkpoints" / f"{settings.checkpoint}.pt"

@@ -1,6 +1,7 @@
 """Atomic files, strict JSON and JSON lines, against processes that die at the worst moment."""
 
 import enum
+import errno
 import json
 import math
 import os
@@ -285,3 +286,26 @@ def test_file_hash(tmp_path):
     assert files.sha256_file(tmp_path / "a") == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
+
+
+@pytest.mark.parametrize("name", ["file/film.mp4", "file/deep/film.mp4", "directory", "x" * 300])
+def test_a_path_where_no_file_can_be_is_named(tmp_path, name):
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(UserError, match=f"cannot write {tmp_path / name}: "):
+        files.atomic_write_bytes(tmp_path / name, b"data")
+    assert visible(tmp_path) == ["directory", "file"]
+
+
+def test_an_error_that_cannot_be_changed_still_names_the_file(tmp_path):
+    av = pytest.importorskip("av")
+    with pytest.raises(PermissionError) as caught, files.replacing(tmp_path / "film.mp4") as path:
+        raise av.error.PermissionError(errno.EACCES, "denied", str(path))
+    assert caught.value.filename == str(tmp_path / "film.mp4")
+
+
+@pytest.mark.parametrize("row", ["3", "[1]", "null"])
+def test_rows_that_are_no_objects_are_refused(tmp_path, row):
+    (tmp_path / "m.jsonl").write_text('{"a": 1}\n' + row + "\n")
+    with pytest.raises(UserError, match=r"m\.jsonl line 2 is not a JSON object"):
+        files.read_jsonl(tmp_path / "m.jsonl")

@@ -114,6 +114,23 @@ def test_names_cannot_leave_the_root(tmp_path, name):
         create(tmp_path / "runs", name)
 
 
+def test_an_empty_root_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="is empty; name one"):
+        create("")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"3\n", b"- a\n", b"a: [\n", b"\xff\xfe", b"a: ${\n"]
+)  # fmt: skip
+def test_a_damaged_configuration_is_refused(tmp_path, content):
+    run = create(tmp_path)
+    (run.path / "config.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"ppo/a/config\.yaml is damaged"):
+        _ = run.config
+
+
 def test_unwritable_directory_is_named():
     # Not pytest's directory: only its owner may enter that one, whatever lies inside.
     with tempfile.TemporaryDirectory() as directory:

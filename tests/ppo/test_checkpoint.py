@@ -177,6 +177,25 @@ class TestRefusal:
         with pytest.raises(UserError, match="not finite"):
             ppo.load_policy(rewritten(path, policy=state))
 
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("log_std", torch.zeros(3, dtype=torch.float64), "log_std is torch.float64"),
+            ("log_std", torch.zeros(3).to_sparse(), "torch.sparse_coo"),
+            ("low", torch.tensor([-2.0, 0, 0]), "bounds of the actions"),
+            ("high", torch.tensor([1.0, 1, torch.nan]), "bounds of the actions"),
+        ],
+    )
+    def test_tensors_of_another_kind(self, path, policy, name, value, message):
+        state = policy.state_dict() | {name: value}
+        with pytest.raises(UserError, match=rf"best\.pt: .*{message}"):
+            ppo.load_policy(rewritten(path, policy=state))
+
+    @pytest.mark.parametrize("about", [3, [1], {"ticks": torch.zeros(2)}, {1: "a"}])
+    def test_provenance_that_is_not_plain_data(self, path, about):
+        with pytest.raises(UserError, match="'about' is no mapping of plain data"):
+            ppo.load_policy(rewritten(path, about=about))
+
 
 def test_trees_round_trip_through_a_file(tmp_path):
     tree = {

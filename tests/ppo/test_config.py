@@ -66,11 +66,34 @@ def test_every_experiment_is_valid(experiment):
         ("evaluation.test_seeds=90-510", r"evaluation\.test_seeds: sealed tracks"),
         ("total_timesteps=0", r"total_timesteps is 1 to"),
         ("processes=3", r"ppo\.num_envs=32 must divide evenly"),
+        ("++env.num_agents=3", r"ppo\.num_envs=32 is worlds x agents, .* env\.num_agents=3"),
+        ("ppo.network.kernels=[8,4,50]", r"ppo\.network\.kernels=\[8, 4, 50\] .* do not fit 96x96"),
+        ("evaluation.threads=0", r"evaluation\.threads is 1 to 256, not 0"),
+        ("evaluation.threads=257", r"evaluation\.threads is 1 to 256, not 257"),
+        ("env=carracing evaluation.direction=cw", r"direction=cw exists only in race"),
+        ("++env.direction=cw evaluation.env=carracing", r"direction=cw exists only in race"),
+        (
+            "evaluation.direction=cw evaluation.env=gymnasium_carracing",
+            r"not in gymnasium_carracing",
+        ),
     ],
 )
 def test_values_out_of_range_are_refused(override, message):
     with pytest.raises(ConfigError, match=message):
-        composed(override)
+        composed(*override.split())
+
+
+def test_the_evaluators_world_is_the_trained_one_unless_given():
+    assert composed("++env.direction=cw").evaluation_world == ("race", "cw")
+    assert composed("++env.direction=both").evaluation_world == ("race", "ccw")
+    given = composed("++env.direction=cw", "evaluation.env=carracing", "evaluation.direction=ccw")
+    assert given.evaluation_world == ("carracing", "ccw")
+
+
+def test_one_test_seed_may_be_a_number():
+    for seed in (0, 5):
+        assert composed(f"evaluation.test_seeds={seed}").evaluation.final_seeds() == [seed]
+    assert composed("evaluation.test_seeds=''").evaluation.final_seeds() == []
 
 
 def test_millions_may_be_written_as_1e6():

@@ -38,6 +38,11 @@ def test_rows_are_laid_out_by_step_and_stream():
     assert stats.reward == pytest.approx(buffer.reward.sum().item())
 
 
+def test_ticks_are_those_that_ran_before_an_episode_ended():
+    stats = collector(ToyEnv(length=(5, 3), last_ticks=1)).collect()
+    assert (stats.decisions, stats.ticks) == (16, 29)  # three endings, one tick short each
+
+
 def test_a_rollout_goes_on_where_the_last_one_stopped():
     long, short = collector(ToyEnv(), 8), collector(ToyEnv(), 4)
     long.collect()

@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -131,6 +133,11 @@ def test_a_killed_run_resumes_to_the_same_weights(run, tmp_path):
         (["ppo.lerning_rate=1"], "did you mean 'ppo.learning_rate'"),
         (["device=quantum"], "'quantum' is not auto, cpu"),
         (["processes=2"], "torchrun --nproc-per-node 2"),
+        (["=3"], "write name=value"),
+        (["~env"], "a group cannot be removed"),
+        (["run_root="], "root of the run directories is empty"),
+        (["ppo.network.kernels=[8,4,50]"], "ppo.network.kernels=[8, 4, 50]"),
+        (["evaluation.threads=300"], "evaluation.threads is 1 to 256"),
     ],
 )
 def test_mistakes_are_explained(run, tmp_path, arguments, message):
@@ -148,6 +155,8 @@ def test_mistakes_are_explained(run, tmp_path, arguments, message):
         (["checkpoint=missing.pt"], "missing.pt: No such file"),
         (["checkpoint={best}", "env=mars"], "env"),
         (["checkpoint={best}", "seeds=499-500"], "sealed"),
+        (["checkpoint={best}", "threads=0"], "threads is 1 to 256"),
+        (["checkpoint={best}", "direction=cw", "env=carracing"], "cw in carracing"),
     ],
 )
 def test_mistakes_in_evaluation_are_explained(run, tmp_path, arguments, message):
@@ -156,6 +165,59 @@ def test_mistakes_in_evaluation_are_explained(run, tmp_path, arguments, message)
     done = command("scripts/evaluate.py", *arguments, cwd=tmp_path, expect=2)
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("script", "argument"),
+    [
+        ("train_ppo.py", "evaluation.env=gymnasium_carracing"),
+        ("scripts/evaluate.py", "env=gymnasium_carracing"),
+    ],
+)
+def test_a_missing_extra_is_told_at_the_start(run, tmp_path, monkeypatch, script, argument):
+    monkeypatch.setattr("ppo.evaluate.find_spec", lambda name: None)
+    extra = [f"checkpoint={run[0]}"] if script.startswith("scripts") else []
+    done = command(script, argument, *extra, cwd=tmp_path, expect=2)
+    assert ".[parity]" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def _without(section):
+    def damage(path):
+        text = (path / "config.yaml").read_text()
+        (path / "config.yaml").write_text(re.sub(rf"(?m)^ *{section}:.*\n", "", text))
+
+    return damage
+
+
+def _training(**changes):
+    def damage(path):
+        file = path / "checkpoints" / "last.pt"
+        content = torch.load(file, weights_only=True)
+        content["training"] |= changes
+        torch.save(content, file)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "config.yaml").write_text(""), "config.yaml is damaged"),
+        (_without("seed"), "config.yaml is incomplete: no seed"),
+        (_without("clip"), "config.yaml is incomplete: no ppo.clip"),
+        (_training(streams=[]), "last.pt cannot be resumed"),
+        (_training(counters={"laps": 1}), "last.pt cannot be resumed"),
+        (_training(optimiser={}), "last.pt cannot be resumed"),
+        (lambda path: (path / "metrics.jsonl").write_text("[1]\n"), "is not a JSON object"),
+    ],
+)
+def test_a_damaged_run_is_not_resumed(run, tmp_path, damage, message):
+    copy = tmp_path / "copy"
+    shutil.copytree(run[0], copy)
+    damage(copy)
+    done = command("train_ppo.py", f"resume={copy}", cwd=tmp_path, expect=2)
+    assert message in done.stderr and str(copy) in done.stderr
 
 
 def test_settings_of_a_run_are_plain_yaml(run):

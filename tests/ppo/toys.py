@@ -22,14 +22,16 @@ class ToyEnv(gymnasium.vector.VectorEnv):
 
     A frame's pixels are all 10 * step + 100 * wanted, where `wanted` (0 or 1) changes from step to
     step: the reward is 1 - |steer - (wanted - 0.5)|, so that a policy can learn it. Streams listed
-    in `terminate` end by termination, the others by truncation. The frame buffer is reused.
+    in `terminate` end by termination, the others by truncation. An episode's last action runs
+    `last_ticks` engine ticks, the others the whole action repeat. The frame buffer is reused.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, length=(5, 3), terminate=(), spec=SPEC):
+    def __init__(self, length=(5, 3), terminate=(), spec=SPEC, last_ticks=SPEC.action_repeat):
         self.length = np.array(length)
         self.num_envs = len(length)
+        self.repeat, self.last_ticks = spec.action_repeat, last_ticks
         self.terminate = np.isin(np.arange(self.num_envs), terminate)
         self.single_observation_space = spaces.Box(0, 255, spec.shape, np.uint8)
         self.single_action_space = spaces.Box(
@@ -59,6 +61,7 @@ class ToyEnv(gymnasium.vector.VectorEnv):
         self.clock += 1
         done = self.step_count == self.length
         info = self._info()
+        info["ticks"] = np.where(done, self.last_ticks, self.repeat).astype(np.int32)
         info["reward_terms"] = {"steer": reward.astype(np.float32)}
         if done.any():
             last = self._draw()
@@ -105,5 +108,6 @@ class ToyRace(ToyEnv):
             self.step_count[:] = 0
             self.racing[:] = True
         info["active"] = self.racing.copy()
+        info["ticks"] = np.where(moving, self.repeat, 0).astype(np.int32)
         reward = np.where(moving, reward, 1e6).astype(np.float32)
         return self._draw(), reward, terminated & moving, truncated & moving, info
