@@ -59,7 +59,7 @@ def draw(columns: dict[str, list[Any]], title: str, path: Path) -> None:
         ("validation/off_track_rate", "off-track rate, validation", "C3-o"),
     ):
         axes.plot(millions, columns[name], style, markersize=3, label=label)
-    axes.set(xlabel="engine ticks (millions)", ylim=(-0.1, 1.05), title=title)
+    axes.set(xlabel="engine ticks (millions)", ylim=(-0.1, 1.3), title=title)
     axes.grid(alpha=0.3)
     axes.legend(loc="center right")
     with replacing(path) as temporary:
