@@ -17,7 +17,7 @@ DESCRIPTION = """Film a policy: the large view, the pixels that it sees, its act
 The policy acts deterministically, by the evaluator's rules. The video goes into a run directory of
 its own unless `out` says where."""
 
-CHECKPOINT = ROOT / "experiments" / "checkpoints" / "carracing.pt"
+CHECKPOINT = ROOT / "experiments" / "checkpoints" / "race.pt"
 """The driver that comes with the repository."""
 QUICK_TICKS, QUICK_FPS = 200, 25
 
