@@ -83,11 +83,8 @@ class SquashedGaussian:
         2 (log 2 - u - softplus(-2u)), exact at any u (Haarnoja et al. 2018, appendix C, in the
         form that does not cancel).
         """
-        z = (u - self.mean) * torch.exp(-self.log_std)
-        gaussian = -0.5 * z.square() - self.log_std - _HALF_LOG_TWO_PI
         squashing = 2 * (math.log(2) - u - functional.softplus(-2 * u))
-        scale = torch.log((self.high - self.low) * 0.5)
-        return (gaussian - squashing - scale).sum(-1)
+        return (self._gaussian(u) - squashing).sum(-1)
 
     def entropy(self, noise: Tensor) -> Tensor:
         """One-sample Monte-Carlo estimate of the action's differential entropy, (...).
@@ -98,10 +95,35 @@ class SquashedGaussian:
         """
         return -self.log_prob(self.sample(noise))
 
+    def unsquash(self, action: Tensor) -> Tensor:
+        """The u that stands for `action`, strictly inside (low, high)."""
+        return torch.atanh(self._centred(action))
 
-def unsquash(action: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The u that squashes to `action`, strictly inside (low, high); for initial biases."""
-    return torch.atanh(2 * (action - low) / (high - low) - 1)
+    def _gaussian(self, u: Tensor) -> Tensor:
+        """Log density of u in each dimension, in units of the action."""
+        z = (u - self.mean) * torch.exp(-self.log_std)
+        scale = torch.log((self.high - self.low) * 0.5)
+        return -0.5 * z.square() - self.log_std - _HALF_LOG_TWO_PI - scale
+
+    def _centred(self, action: Tensor) -> Tensor:
+        return 2 * (action - self.low) / (self.high - self.low) - 1
+
+
+class ClippedGaussian(SquashedGaussian):
+    """A Gaussian whose sample is cut off at the bounds, as most PPO code has it.
+
+    The action is low + (high - low)(clip(u, -1, 1) + 1)/2 and the density that of u before the cut:
+    samples beyond a bound count as different actions although the world sees the same one.
+    """
+
+    def squash(self, u: Tensor) -> Tensor:
+        return self.low + (self.high - self.low) * 0.5 * (u.clamp(-1, 1) + 1)
+
+    def log_prob(self, u: Tensor) -> Tensor:
+        return self._gaussian(u).sum(-1)
+
+    def unsquash(self, action: Tensor) -> Tensor:
+        return self._centred(action)
 
 
 def gae(

@@ -22,25 +22,25 @@ from common.errors import ConfigError, UserError
 from common.files import atomic_write_bytes
 from envs.racing.config import ObservationSpec
 from ppo.config import NetworkConfig
-from ppo.policy import ACTION_HIGH, ACTION_LOW, ActorCritic
+from ppo.policy import ActorCritic
 
 FORMAT = "dreamracer/ppo/1"
 
 
 def save(
     path: Path,
-    policy: ActorCritic,
+    weights: Mapping[str, torch.Tensor],
     spec: ObservationSpec,
     network: NetworkConfig,
     about: Mapping[str, Any],
     training: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint, all or nothing."""
+    """Write a checkpoint with a policy's `weights`, all or nothing."""
     content = {
         "format": FORMAT,
         "spec": dataclasses.asdict(spec),
         "network": dataclasses.asdict(network),
-        "policy": policy.state_dict(),
+        "policy": dict(weights),
         "about": dict(about),
     }
     if training is not None:
@@ -97,9 +97,9 @@ def build_policy(
             if (given.dtype, given.layout) != (tensor.dtype, tensor.layout):
                 raise TypeError(f"{name} is {given.dtype}, {given.layout}, not {tensor.dtype}")
         policy.load_state_dict(content["policy"], assign=True)
-        bounds = policy.low.tolist(), policy.high.tolist()
-        if bounds != (list(ACTION_LOW), list(ACTION_HIGH)):
-            raise ValueError(f"the bounds of the actions are {bounds}")
+        bounds = list(zip(policy.low.tolist(), policy.high.tolist(), strict=True))
+        if bounds != list(policy.controls.values()):
+            raise ValueError(f"the bounds of the controls are {bounds}")
     except (ConfigError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise UserError(f"{where}: the weights do not fit the network they name: {error}") from None
     if not all(torch.isfinite(p).all() for p in policy.parameters()):

@@ -25,25 +25,37 @@ class NetworkConfig:
     Attributes:
         channels, kernels, strides: one entry per convolution.
         hidden: widths of the hidden layers, of the policy's MLP and of the value's alike.
+        heads: separate MLPs for policy and value after the convolutions, or one shared MLP with a
+            linear head for each.
         activation: after every layer but the last.
-        log_std_init: of u, the sample before tanh; one learned number per action.
+        squash: tanh bends the Gaussian's sample into the action's bounds and its density with it;
+            clip cuts it off there and keeps the density of the uncut sample.
+        log_std_init: of u, the sample before squashing; one learned number per control.
         log_std_min, log_std_max: limits that no update can leave.
-        log_std_final: upper limit at the end of the budget, approached linearly; null keeps
-            log_std_max. A policy that learned with much noise drives worse, not better, without it:
-            the noise has to fade while it can still adapt.
-        initial_action: steer, gas and brake of the untrained deterministic policy. Half gas and
-            half brake, the middle of their range, would stand still and never see a reward.
+        log_std_final: upper limit that is approached linearly; null keeps log_std_max. A policy
+            that learned with much noise drives worse, not better, without it: the noise has to fade
+            while it can still adapt.
+        log_std_fade: share of the budget after which log_std_final is reached.
+        pedals: one is a signed pedal, gas above zero and brake below: no noise presses both, and
+            a driver learns to brake. two has gas and brake apart, CarRacing's own action space.
+        initial_action: steer, gas and brake of the untrained deterministic policy (one pedal: gas
+            less brake). Half gas and half brake, the middle of their range, would stand still and
+            never see a reward.
     """
 
     channels: tuple[int, ...] = (16, 32, 32)
     kernels: tuple[int, ...] = (8, 4, 3)
     strides: tuple[int, ...] = (4, 2, 2)
     hidden: tuple[int, ...] = (256,)
+    heads: Literal["separate", "shared"] = "separate"
     activation: Literal["relu", "elu", "silu", "tanh"] = "relu"
+    squash: Literal["tanh", "clip"] = "tanh"
     log_std_init: float = -1.0
     log_std_min: float = -4.0
     log_std_max: float = -1.0
     log_std_final: float | None = -2.5
+    log_std_fade: float = 1.0
+    pedals: Literal["one", "two"] = "one"
     initial_action: tuple[float, float, float] = (0.0, 0.4, 0.05)
 
     def __post_init__(self) -> None:
@@ -63,6 +75,7 @@ class NetworkConfig:
             or self.log_std_min <= self.log_std_final <= self.log_std_max,
             "log_std_final lies between log_std_min and log_std_max",
         )
+        _require(0 < self.log_std_fade <= 1, "log_std_fade is above 0 and at most 1")
         _require(self.log_std_min >= -20, "log_std_min is at least -20")
         _require(self.log_std_max <= 2, "log_std_max is at most 2: beyond, tanh saturates")
         steer, gas, brake = self.initial_action
@@ -107,6 +120,8 @@ class PPOConfig:
         value_coefficient, entropy_coefficient: weights beside the policy's loss.
         max_grad_norm: global norm; 0 is off.
         target_kl: end the epochs of an update when a minibatch exceeds 1.5 times it; null is off.
+        bootstrap_truncation: value the state that a time limit cut off (Pardo et al. 2018); false
+            takes it for an ending worth nothing, a known mistake kept for comparison.
         scale_rewards: divide rewards by the running std of discounted returns.
         max_nonfinite: skipped updates in a row until training stops.
     """
@@ -128,6 +143,7 @@ class PPOConfig:
     entropy_coefficient: float = 0.0
     max_grad_norm: float = 0.5
     target_kl: float | None = None
+    bootstrap_truncation: bool = True
     scale_rewards: bool = True
     max_nonfinite: int = 5
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -161,18 +177,22 @@ class EvaluationConfig:
     """What is measured while training and after it, always by the locked evaluator.
 
     Attributes:
-        env: the evaluator's world; null is the preset that was trained on.
+        env: the world of validation; null is the preset that was trained on.
+        test_env: the world of the final evaluation; null is that of validation.
         direction: driving direction; null is the one trained (ccw where both were).
         every: engine ticks of training between two validations; 0 never validates.
+        background: validate in a process of its own while training goes on.
         validation_tracks: how many validation tracks, from seed 1000 up.
         metric: what the best checkpoint is best in.
         test_seeds: tracks of the final evaluation; empty for none.
-        threads: engine threads of the evaluator.
+        threads: engine threads of the evaluator, or processes that step the real CarRacing-v3.
     """
 
     env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
+    test_env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
     direction: Literal["ccw", "cw"] | None = None
     every: int = 100_000
+    background: bool = True
     validation_tracks: int = 20
     metric: Literal["native_return", "progress"] = "native_return"
     test_seeds: str | int = "0-19"
@@ -265,16 +285,26 @@ class TrainConfig:
             self.ppo.network.map_size(self.env.size)
         except ValueError as error:
             raise ValueError(f"ppo.network.{error}") from None
-        world, direction = self.evaluation_world
         _require(
-            direction == "ccw" or world == "race",
-            f"evaluation.direction={direction} exists only in race, not in {world}; set "
-            "evaluation.direction=ccw or evaluation.env=race",
+            self.env.preset != "gymnasium_carracing" or self.reward == RewardConfig.native(),
+            "env=gymnasium_carracing has CarRacing-v3's own reward only: add reward=native",
         )
+        for world, direction in (self.validation_world, self.test_world):
+            _require(
+                direction == "ccw" or world == "race",
+                f"evaluation.direction={direction} exists only in race, not in {world}; set "
+                "evaluation.direction=ccw or evaluation.env=race",
+            )
 
     @property
-    def evaluation_world(self) -> tuple[str, str]:
-        """World and driving direction of the evaluator, as given or as trained."""
+    def validation_world(self) -> tuple[str, str]:
+        """World and driving direction of validation, as given or as trained."""
         trained = self.env.direction
         direction = self.evaluation.direction or ("ccw" if trained == "both" else trained)
         return self.evaluation.env or self.env.preset, direction
+
+    @property
+    def test_world(self) -> tuple[str, str]:
+        """World and driving direction of the final evaluation."""
+        world, direction = self.validation_world
+        return self.evaluation.test_env or world, direction

@@ -13,7 +13,7 @@ from common.cli import table
 from common.errors import UserError
 from envs.racing.config import ObservationSpec
 from ppo import checkpoint
-from ppo.policy import ACTION_LOW, ActorCritic, to_pixels
+from ppo.policy import ActorCritic, to_pixels
 
 METRICS = ("native_return", "progress", "finished", "lap_time", "off_track_rate", "left_track",
            "mean_speed")  # fmt: skip
@@ -53,7 +53,7 @@ class Driver:
                 f"this policy takes uint8 frames of shape {self.spec.shape}, one or a batch; got "
                 f"{frames.dtype} {frames.shape}"
             )
-        noise = torch.zeros(len(batch), len(ACTION_LOW))
+        noise = torch.zeros(len(batch), len(self.policy.controls))
         if not deterministic:
             noise.normal_(generator=self._generator)
         pixels = to_pixels(batch, self.spec).to(self._device)

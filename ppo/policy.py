@@ -1,4 +1,4 @@
-"""From pixels to a squashed Gaussian over (steer, gas, brake) and a value."""
+"""From pixels to a squashed Gaussian over the car's controls and a value."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.nn import SquashedGaussian, orthogonal, unsquash
+from common.nn import ClippedGaussian, SquashedGaussian, orthogonal
 from envs.racing.config import ObservationSpec
 from ppo.config import NetworkConfig
 
-ACTION_LOW = (-1.0, 0.0, 0.0)
-ACTION_HIGH = (1.0, 1.0, 1.0)
-"""Bounds of steer, gas and brake."""
+CONTROLS = {
+    "one": {"steer": (-1.0, 1.0), "pedal": (-1.0, 1.0)},
+    "two": {"steer": (-1.0, 1.0), "gas": (0.0, 1.0), "brake": (0.0, 1.0)},
+}
+"""What a policy of so many pedals decides, with bounds. The environment's action is always steer,
+gas and brake: one pedal is gas above zero and its square the brake below."""
+
+ACTIONS = 3
 
 _ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -40,7 +45,8 @@ def to_pixels(observations: np.ndarray | Tensor, spec: ObservationSpec) -> Tenso
 
 
 class Decision(NamedTuple):
-    """What the policy did for a batch: u (before squashing), action, log density of it, value."""
+    """What the policy did for a batch: u (its controls before squashing), action (steer, gas,
+    brake), log density of the controls, value."""
 
     u: Tensor
     action: Tensor
@@ -49,47 +55,57 @@ class Decision(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """A shared convolutional encoder with separate MLPs for the policy and the value.
+    """A shared convolutional encoder, then MLPs for policy and value (`config.heads`).
 
-    Pixels are uint8 (n, height, width, channels); steer, gas and brake come in this order. The
-    convolutions may run under autocast; everything after them is float32, because a probability
-    ratio does not survive bfloat16.
+    Pixels are uint8 (n, height, width, channels). `controls` names what is decided, in order, with
+    its bounds. The convolutions may run under autocast; everything after them is float32, because a
+    probability ratio does not survive bfloat16.
     """
 
     def __init__(self, spec: ObservationSpec, config: NetworkConfig) -> None:
         super().__init__()
-        low, high = torch.tensor(ACTION_LOW), torch.tensor(ACTION_HIGH)
         self.config = config
+        self.controls = CONTROLS[config.pedals]
+        low, high = torch.tensor(list(self.controls.values())).unbind(-1)
         self.limits = (config.log_std_min, config.log_std_max)
         self.encoder = Encoder(pixel_shape(spec), config)
         activation = _ACTIVATIONS[config.activation]
         widths = (self.encoder.features, *config.hidden)
+        self.trunk = nn.Sequential()
+        if config.heads == "shared":
+            self.trunk, widths = _hidden(widths, activation), widths[-1:]
         self.policy = _mlp(widths, len(low), activation, gain=0.01)
         self.value = _mlp(widths, 1, activation, gain=1.0)
         self.log_std = nn.Parameter(torch.full((len(low),), config.log_std_init))
         self.register_buffer("low", low)
         self.register_buffer("high", high)
         with torch.no_grad():
-            initial = torch.tensor(config.initial_action)
-            self.policy[-1].bias.copy_(unsquash(initial, low, high))
+            steer, gas, brake = config.initial_action
+            initial = (steer, gas - brake) if config.pedals == "one" else (steer, gas, brake)
+            start = self._distribution_of(torch.zeros(len(initial)))
+            self.policy[-1].bias.copy_(start.unsquash(torch.tensor(initial)))
         self.to(memory_format=torch.channels_last)
 
     def forward(self, pixels: Tensor, u: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log density of stored `u` (n, 3), entropy by `noise` (n, 3), and value, all (n,)."""
-        features = self.encoder(pixels)
+        """Log density of stored `u`, entropy by `noise`, and value, all (n,).
+
+        `u` and `noise` are (n, controls).
+        """
+        features = self._features(pixels)
         distribution = self._distribution(features)
         return distribution.log_prob(u), distribution.entropy(noise), self._value(features)
 
     def decide(self, pixels: Tensor, noise: Tensor) -> Decision:
-        """Sample with standard normal `noise` (n, 3); zeros give the deterministic action."""
-        features = self.encoder(pixels)
+        """Sample with standard normal `noise` (n, controls); zeros give the deterministic one."""
+        features = self._features(pixels)
         distribution = self._distribution(features)
         u = distribution.sample(noise)
-        return Decision(u, distribution.squash(u), distribution.log_prob(u), self._value(features))
+        action = self._press(distribution.squash(u))
+        return Decision(u, action, distribution.log_prob(u), self._value(features))
 
     def state_value(self, pixels: Tensor) -> Tensor:
         """The value alone, (n,)."""
-        return self._value(self.encoder(pixels))
+        return self._value(self._features(pixels))
 
     def limit_noise(self, elapsed: float) -> None:
         """Set the log-std's upper limit when a share `elapsed` of the budget is spent.
@@ -98,7 +114,7 @@ class ActorCritic(nn.Module):
         """
         highest, final = self.config.log_std_max, self.config.log_std_final
         if final is not None:
-            highest += (final - highest) * min(elapsed, 1.0)
+            highest += (final - highest) * min(elapsed / self.config.log_std_fade, 1.0)
         self.limits = (self.config.log_std_min, highest)
         self.project()
 
@@ -111,14 +127,31 @@ class ActorCritic(nn.Module):
         """
         self.log_std.clamp_(*self.limits)
 
+    def _press(self, controls: Tensor) -> Tensor:
+        """The action (n, 3), steer, gas and brake, that `controls` stand for."""
+        if self.config.pedals == "two":
+            return controls
+        steer, pedal = controls.unbind(-1)
+        # Squared, the brake is gentle near the middle: noise there must not cost speed, or the
+        # deterministic driver would be faster than the one that was trained.
+        return torch.stack([steer, pedal.clamp(min=0), (-pedal).clamp(min=0).square()], -1)
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        features = self.encoder(pixels)
+        with _full_precision(features):
+            return self.trunk(features.float())
+
     def _distribution(self, features: Tensor) -> SquashedGaussian:
         with _full_precision(features):
-            mean = self.policy(features.float())
-        return SquashedGaussian(mean, self.log_std.clamp(*self.limits), self.low, self.high)
+            return self._distribution_of(self.policy(features))
+
+    def _distribution_of(self, mean: Tensor) -> SquashedGaussian:
+        kind = SquashedGaussian if self.config.squash == "tanh" else ClippedGaussian
+        return kind(mean, self.log_std.clamp(*self.limits), self.low, self.high)
 
     def _value(self, features: Tensor) -> Tensor:
         with _full_precision(features):
-            return self.value(features.float()).squeeze(-1)
+            return self.value(features).squeeze(-1)
 
 
 class Encoder(nn.Module):
@@ -150,10 +183,14 @@ class Encoder(nn.Module):
 def _mlp(
     widths: Sequence[int], outputs: int, activation: type[nn.Module], gain: float
 ) -> nn.Sequential:
+    return _hidden(widths, activation).append(orthogonal(nn.Linear(widths[-1], outputs), gain))
+
+
+def _hidden(widths: Sequence[int], activation: type[nn.Module]) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, width in pairwise(widths):
         layers += [orthogonal(nn.Linear(inputs, width), math.sqrt(2)), activation()]
-    return nn.Sequential(*layers, orthogonal(nn.Linear(widths[-1], outputs), gain))
+    return nn.Sequential(*layers)
 
 
 def _full_precision(x: Tensor) -> torch.autocast:

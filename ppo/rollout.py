@@ -17,22 +17,30 @@ from torch import Tensor
 
 from common.nn import ReturnScaler, gae
 from envs.racing.config import ObservationSpec
-from ppo.policy import ACTION_LOW, ActorCritic, pixel_shape, to_pixels
+from ppo.policy import ACTIONS, ActorCritic, pixel_shape, to_pixels
 
 
 class RolloutBuffer:
-    """One rollout of `num_steps` decisions in each of `n_streams` streams, allocated once."""
+    """One rollout of `num_steps` decisions in each of `n_streams` streams, allocated once.
+
+    `u` holds the policy's `n_controls` numbers before squashing, `action` steer, gas and brake.
+    """
 
     def __init__(
-        self, num_steps: int, n_streams: int, spec: ObservationSpec, device: torch.device
+        self,
+        num_steps: int,
+        n_streams: int,
+        spec: ObservationSpec,
+        n_controls: int,
+        device: torch.device,
     ) -> None:
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(num_steps, n_streams, *shape, dtype=dtype, device=device)
 
         self.num_steps, self.n_streams = num_steps, n_streams
         self.pixels = zeros(*pixel_shape(spec), dtype=torch.uint8)
-        self.u = zeros(len(ACTION_LOW))
-        self.action = zeros(len(ACTION_LOW))
+        self.u = zeros(n_controls)
+        self.action = zeros(ACTIONS)
         self.log_prob, self.value, self.reward = zeros(), zeros(), zeros()
         self.terminated, self.done = zeros(dtype=torch.bool), zeros(dtype=torch.bool)
         self.active = zeros(dtype=torch.bool)
@@ -113,6 +121,7 @@ class Collector:
         buffer: RolloutBuffer,
         generator: torch.Generator,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
+        bootstrap_truncation: bool = True,
     ) -> None:
         mode = env.metadata.get("autoreset_mode")
         if mode != gymnasium.vector.AutoresetMode.SAME_STEP:
@@ -120,6 +129,7 @@ class Collector:
             raise ValueError(f"the environment resets in mode {mode}, not SAME_STEP")
         self.env, self.spec, self.policy, self.buffer = env, spec, policy, buffer
         self.generator, self.autocast = generator, autocast
+        self.bootstrap_truncation = bootstrap_truncation
         self.device = buffer.pixels.device
         self.pixels: Tensor | None = None
         self.active = torch.ones(buffer.n_streams, dtype=torch.bool)
@@ -129,6 +139,10 @@ class Collector:
         observations, info = self.env.reset(seed=seed)
         self.pixels = self._own(observations)
         self.active = _active(info, self.buffer.n_streams)
+
+    def resume(self, observations: np.ndarray, active: Tensor) -> None:
+        """Go on from a restored environment's observations and active slots."""
+        self.pixels, self.active = self._own(observations), active
 
     @torch.inference_mode()
     def collect(self) -> RolloutStats:
@@ -149,10 +163,11 @@ class Collector:
             )
             done = terminated | truncated
             buffer.reward[t] = torch.from_numpy(reward) * self.active
-            buffer.terminated[t] = torch.from_numpy(terminated)
+            ended = terminated if self.bootstrap_truncation else done
+            buffer.terminated[t] = torch.from_numpy(ended)
             buffer.done[t] = torch.from_numpy(done)
             active = self.active.numpy()
-            for stream in np.flatnonzero(truncated & ~terminated & active):
+            for stream in np.flatnonzero(truncated & ~ended & active):
                 final = self._own(info["final_obs"][stream][None])
                 buffer.add_final(t, int(stream), final[0])
             if done.any():
@@ -178,7 +193,7 @@ class Collector:
         buffer.compute_advantages(next_value, gamma, lam, scaler.scale if scaler else 1.0)
 
     def _noise(self) -> Tensor:
-        shape = (self.buffer.n_streams, len(ACTION_LOW))
+        shape = (self.buffer.n_streams, len(self.policy.controls))
         # Drawn on the CPU, so that a seed means the same on every device.
         return torch.randn(shape, generator=self.generator).to(self.device)
 

@@ -1,11 +1,12 @@
 """The training loop: collect, update, log, validate, save; and its state, for an exact resume."""
 
 import dataclasses
+import io
 import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,15 @@ from common.nn import ReturnScaler, RunningMoments
 from common.runs import Run
 from common.seeding import derive
 from ppo import checkpoint
-from ppo.algorithm import PPO, scheduled_rate
+from ppo.algorithm import PPO, TrainingDiverged, scheduled_rate
 from ppo.config import TrainConfig
-from ppo.diagnostics import action_statistics, diagnose
+from ppo.diagnostics import action_statistics, as_metrics, diagnose, steady_steer
 from ppo.display import Display
-from ppo.evaluate import Driver
 from ppo.policy import ActorCritic
 from ppo.rollout import Collector, RolloutBuffer, RolloutStats
+from ppo.validation import Snapshot, Validation
 
 RECENT_EPISODES = 100
-
-Validate = Callable[[Driver], Mapping[str, Any]]
-"""Drives the validation tracks; returns the evaluation's summary."""
 
 
 @dataclass
@@ -55,7 +53,8 @@ class Counters:
 class Trainer:
     """Trains one policy on one vector environment (per process) and writes into one run.
 
-    `validate` is None where validation is off. `about` joins every checkpoint's provenance.
+    `validation` is None where it is off, and used on the first process only. `about` joins every
+    checkpoint's provenance.
     """
 
     def __init__(
@@ -65,12 +64,12 @@ class Trainer:
         fabric: Fabric,
         env: gymnasium.vector.VectorEnv,
         *,
-        validate: Validate | None = None,
+        validation: Validation | None = None,
         mirror: Mirror | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
         self.config, self.run, self.fabric, self.env = config, run, fabric, env
-        self.validate, self.mirror, self.about = validate, mirror, dict(about or {})
+        self.validation, self.mirror, self.about = validation, mirror, dict(about or {})
         self.spec = config.env.observation
         torch.manual_seed(derive(config.seed, "weights"))
         self.policy = ActorCritic(self.spec, config.ppo.network).to(fabric.device)
@@ -83,9 +82,17 @@ class Trainer:
             fabric, self.policy, config.ppo, self.generators["minibatches"], self._save_batch
         )
         n_streams = env.num_envs
-        self.buffer = RolloutBuffer(config.ppo.num_steps, n_streams, self.spec, fabric.device)
+        self.buffer = RolloutBuffer(
+            config.ppo.num_steps, n_streams, self.spec, len(self.policy.controls), fabric.device
+        )
         self.collector = Collector(
-            env, self.spec, self.policy, self.buffer, self.generators["actions"], fabric.autocast
+            env,
+            self.spec,
+            self.policy,
+            self.buffer,
+            self.generators["actions"],
+            fabric.autocast,
+            config.ppo.bootstrap_truncation,
         )
         self.scaler = None
         if config.ppo.scale_rewards:
@@ -109,10 +116,15 @@ class Trainer:
         """Train until the budget is spent, then save."""
         while self.counters.ticks < self.config.total_timesteps:
             started = time.perf_counter()
-            row = self.train_once()
-            if self._due(self.counters.validated, self.config.evaluation.every):
-                self.counters.validated = self.counters.ticks
-                row |= self._validate(display)
+            try:
+                row = self.train_once()
+            except TrainingDiverged:
+                if self.fabric.is_global_zero:
+                    row = {"ppo/skipped_steps": self.algorithm.skipped_in_a_row}
+                    diagnosed = as_metrics(diagnose(row))
+                    self._log(dataclasses.asdict(self.counters) | row | diagnosed)
+                raise
+            self._validate(row, display)
             self.counters.seconds += time.perf_counter() - started
             self._publish(row | {"seconds": self.counters.seconds}, display)
             if self._due(self.counters.saved, self.config.checkpoint_every):
@@ -163,10 +175,12 @@ class Trainer:
                 "learning_rate": self.learning_rate,
                 "last_kl": self.last_kl,
                 "best": self.best,
+                "unjudged": [vars(s) for s in self.validation.waiting] if self.validation else [],
                 "recent": list(self.recent),
                 "streams": streams,
             }
-            self._write(self.last_checkpoint, training)
+            counters = dataclasses.asdict(self.counters)
+            self._write(self.last_checkpoint, self.policy.state_dict(), counters, training)
 
     def load(self, content: Mapping[str, Any]) -> None:
         """Continue from a loaded last.pt of the same configuration."""
@@ -176,6 +190,9 @@ class Trainer:
         self.counters = Counters(**state["counters"])
         self.learning_rate, self.last_kl = state["learning_rate"], state["last_kl"]
         self.best = state["best"]
+        if self.validation is not None and self.fabric.is_global_zero:
+            for snapshot in state["unjudged"]:
+                self.validation.submit(Snapshot(**snapshot))
         self.recent = deque(state["recent"], maxlen=RECENT_EPISODES)
         self._load_stream_state(state["streams"][self.fabric.global_rank])
         if self.scaler:
@@ -185,7 +202,6 @@ class Trainer:
         """This process's own part: its environment, observations and generators."""
         return {
             "env": checkpoint.to_tensors(self.env.snapshot()),
-            "pixels": self.collector.pixels.cpu(),
             "active": self.collector.active,
             "running_returns": self.scaler.running if self.scaler else None,
             "generators": {name: g.get_state() for name, g in self.generators.items()},
@@ -199,9 +215,8 @@ class Trainer:
         }
 
     def _load_stream_state(self, state: Mapping[str, Any]) -> None:
-        self.env.restore(checkpoint.to_arrays(state["env"]))
-        self.collector.pixels = state["pixels"].to(self.fabric.device)
-        self.collector.active = state["active"]
+        # Not from the file: the real CarRacing-v3 cannot be saved and starts afresh.
+        self.collector.resume(self.env.restore(checkpoint.to_arrays(state["env"])), state["active"])
         if self.scaler:
             self.scaler.running = state["running_returns"]
         for name, generator in self.generators.items():
@@ -221,41 +236,62 @@ class Trainer:
     def _finished(self) -> bool:
         return self.counters.ticks >= self.config.total_timesteps
 
-    def _validate(self, display: Display) -> dict[str, float | None]:
-        """Drive the validation tracks with the deterministic policy; keep it if it is the best."""
-        if self.validate is None or not self.fabric.is_global_zero:
-            return {}
-        started = time.perf_counter()
-        summary = self.validate(Driver(self.policy, self.spec))
-        score = summary[self.config.evaluation.metric]["mean"]
+    def _validate(self, row: Mapping[str, Any], display: Display) -> None:
+        """Hand over a snapshot when it is time, and take what verdicts there are."""
+        if self._due(self.counters.validated, self.config.evaluation.every):
+            self.counters.validated = self.counters.ticks
+            if self.validation is not None and self.fabric.is_global_zero:
+                kept = {k: v for k, v in row.items() if k.startswith("episode/")}
+                weights = {k: v.to("cpu", copy=True) for k, v in self.policy.state_dict().items()}
+                counters = dataclasses.asdict(self.counters)
+                self.validation.submit(Snapshot(counters | kept, weights))
+        if self.validation is not None:
+            for snapshot, summary in self.validation.judged(wait=self._finished):
+                self._compare(snapshot, summary, display)
+
+    def _compare(self, snapshot: Snapshot, summary: Mapping[str, Any], display: Display) -> None:
+        """Keep the snapshot's weights if they drove better than all before; log how they did."""
+        name = self.config.evaluation.metric
+        score = summary[name]["mean"]
         if score > self.best:
             self.best = score
-            self._write(self.best_checkpoint, validation=dict(summary))
+            about = {field.name: snapshot.row[field.name] for field in dataclasses.fields(Counters)}
+            about["validation"] = dict(summary)
+            self._write(self.best_checkpoint, snapshot.weights, about)
             display.say(
-                f"{self.counters.ticks:,} ticks: validation "
-                f"{self.config.evaluation.metric} {score:.4g}, the best so far"
+                f"{snapshot.row['ticks']:,} ticks: validation {name} {score:.4g}, the best so far"
             )
-        row = {f"validation/{k}": v["mean"] for k, v in summary.items() if isinstance(v, Mapping)}
-        return row | {"validation/seconds": time.perf_counter() - started}
+        means = {f"validation/{k}": v["mean"] for k, v in summary.items() if isinstance(v, Mapping)}
+        self._log(snapshot.row | means)
 
-    def _write(self, path: Path, training: Mapping[str, Any] | None = None, **about: Any) -> None:
-        about = self.about | dataclasses.asdict(self.counters) | about
-        network = self.config.ppo.network
-        checkpoint.save(path, self.policy, self.spec, network, about, training)
+    def _write(
+        self,
+        path: Path,
+        weights: Mapping[str, Tensor],
+        about: Mapping[str, Any],
+        training: Mapping[str, Any] | None = None,
+    ) -> None:
+        about, network = self.about | about, self.config.ppo.network
+        checkpoint.save(path, weights, self.spec, network, about, training)
 
     def _publish(self, row: dict[str, Any], display: Display) -> None:
         if not self.fabric.is_global_zero:
             return
-        findings = diagnose(row)
-        row |= {f"diagnostics/{finding.name}": finding.value for finding in findings}
-        for finding in findings:
-            if finding.name not in self._flagged:
-                display.say(f"warning: {finding.name}: {finding.message} ({finding.value:.3g})")
-        self._flagged |= {finding.name for finding in findings}
+        diagnoses = [d for d in diagnose(row) if d.value is not None]
+        row |= as_metrics(diagnoses)
+        failing = {d.name for d in diagnoses if d.failed}
+        for d in diagnoses:
+            if d.name in failing - self._flagged:
+                display.say(d.warning)
+        # Unmeasured is not healthy again: a warning is repeated only after a good row.
+        self._flagged = failing | (self._flagged - {d.name for d in diagnoses})
+        self._log(row)
+        display.show(row)
+
+    def _log(self, row: Mapping[str, Any]) -> None:
         self.run.log(row)
         if self.mirror is not None:
             self.mirror.log(row, self.counters.ticks)
-        display.show(row)
 
     def _episode_metrics(self, stats: RolloutStats) -> dict[str, float | None]:
         """Means over recent episodes, and each reward term per decision of this rollout."""
@@ -268,11 +304,14 @@ class Trainer:
         return means | terms | {"reward/total": stats.reward / decisions}
 
     def _action_metrics(self) -> dict[str, float]:
-        return action_statistics(self.buffer.take("action", self.buffer.active_rows()))
+        buffer = self.buffer
+        return action_statistics(buffer.take("action", buffer.active_rows())) | {
+            "steady_steer": steady_steer(buffer.action[..., 0], buffer.active)
+        }
 
     def _stds(self) -> dict[str, float]:
         stds = self.policy.log_std.detach().exp().tolist()
-        return dict(zip(("steer", "gas", "brake"), stds, strict=True))
+        return dict(zip(self.policy.controls, stds, strict=True))
 
     def _save_batch(self, rows: dict[str, Tensor]) -> str:
         number = self.algorithm.skipped_in_a_row
@@ -290,12 +329,14 @@ class Trainer:
         return ticks, decisions, episodes
 
     def _gather(self, own: Any) -> list[Any]:
-        """`own` of every process, in rank order."""
+        """`own`, plain data and tensors, of every process, in rank order."""
         if self.fabric.world_size == 1:
             return [own]
+        buffer = io.BytesIO()
+        torch.save(own, buffer)  # left to torch, it would be a pickle, and fail on unsigned tensors
         parts: list[Any] = [None] * self.fabric.world_size
-        torch.distributed.all_gather_object(parts, own)
-        return parts
+        torch.distributed.all_gather_object(parts, buffer.getvalue())
+        return [torch.load(io.BytesIO(part), weights_only=True) for part in parts]
 
     def _gather_moments(self, own: RunningMoments) -> list[RunningMoments]:
-        return self._gather(own)
+        return [RunningMoments(**state) for state in self._gather(own.state_dict())]

@@ -1,6 +1,7 @@
 """One training run from configuration to evaluated checkpoint, the work behind `train_ppo.py`."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing, nullcontext
@@ -20,11 +21,14 @@ from common.runs import Run, timestamped
 from common.seeding import derive, seed_everything
 from envs.racing import RacingVectorEnv
 from envs.racing import evaluate as evaluator
+from envs.racing.reference_env import ReferenceVectorEnv
 from ppo import checkpoint
 from ppo.config import TrainConfig
+from ppo.diagnostics import Recorder, diagnose_evaluation
 from ppo.display import Display
 from ppo.evaluate import Driver, headline, load_policy, report, require_extra
 from ppo.trainer import Trainer
+from ppo.validation import Validation
 
 RESUMABLE = ("resume", "total_timesteps", "device", "threads", "display", "video", "logger")
 """Settings that a resumed run takes from the command line; the others are the run's own."""
@@ -41,8 +45,11 @@ def train(
     if config.resume is not None:
         run = Run.open(config.resume)
         config = _resumed_config(run, config, overrides)
-    if config.evaluation.every or config.evaluation.final_seeds():
-        require_extra(config.evaluation_world[0])
+    require_extra(config.env.preset)
+    if config.evaluation.every:
+        require_extra(config.validation_world[0])
+    if config.evaluation.final_seeds():
+        require_extra(config.test_world[0])
     threads = _set_threads(config)
     fabric = make_fabric(config)
     seed_everything(config.seed)
@@ -76,7 +83,9 @@ def make_fabric(config: TrainConfig) -> Fabric:
 
 def make_env(config: TrainConfig, rank: int = 0) -> gymnasium.vector.VectorEnv:
     """This process's share of the training worlds."""
-    return RacingVectorEnv(
+    real = config.env.preset == "gymnasium_carracing"
+    make = ReferenceVectorEnv if real else RacingVectorEnv
+    return make(
         config.ppo.num_envs // config.processes,
         config.env,
         config.reward,
@@ -98,17 +107,19 @@ def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[
             "tracks": config.env.tracks,
             "evaluator": evaluator.EVALUATOR_HASH,
         }
+        validation = _validation(config)
         trainer = Trainer(
-            config, run, fabric, env,
-            validate=_validation(config), mirror=mirror, about=about,
-        )  # fmt: skip
-        if config.resume is not None:
-            _restore(trainer, display)
+            config, run, fabric, env, validation=validation, mirror=mirror, about=about
+        )
         try:
+            if config.resume is not None:
+                _restore(trainer, display)
             with display:
                 trainer.fit(display)
         finally:
             mirror.close()
+            if validation is not None:
+                validation.close()
     results = {
         "run": str(run.path),
         "ticks": trainer.counters.ticks,
@@ -127,18 +138,24 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     best = trainer.best_checkpoint
     path = best if config.evaluation.every else trainer.last_checkpoint
     driver = load_policy(path)
+    recorder = Recorder(driver)
     seeds = config.evaluation.final_seeds()
-    env, direction = config.evaluation_world
+    env, direction = config.test_world
     evaluation = evaluator.evaluate(
-        driver, seeds, env=env, direction=direction, threads=config.evaluation.threads
+        recorder, seeds, env=env, direction=direction, threads=config.evaluation.threads
     )
+    diagnoses = diagnose_evaluation(evaluation, recorder.actions)
     report(evaluation.summary, f"{path.name} on {env}, tracks {config.evaluation.test_seeds}")
+    for diagnosis in diagnoses:
+        if diagnosis.failed:
+            print(diagnosis.warning)
     run.write_json(
         "eval.json",
         {
             "checkpoint": f"checkpoints/{path.name}",
             "checkpoint_sha256": sha256_file(path),
             "about": driver.about,
+            "diagnostics": [dataclasses.asdict(diagnosis) for diagnosis in diagnoses],
             **evaluation.to_dict(),
         },
     )
@@ -152,19 +169,23 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     return results
 
 
-def _validation(config: TrainConfig) -> Any:
+def _validation(config: TrainConfig) -> Validation | None:
     if not config.evaluation.every:
         return None
-    seeds = config.evaluation.validation_seeds()
-    env, direction = config.evaluation_world
+    env, direction = config.validation_world
+    validate = functools.partial(
+        _validate,
+        seeds=config.evaluation.validation_seeds(),
+        env=env,
+        direction=direction,
+        threads=config.evaluation.threads,
+    )
+    background = config.evaluation.background
+    return Validation(validate, config.env.observation, config.ppo.network, background)
 
-    def validate(driver: Driver) -> Mapping[str, Any]:
-        evaluation = evaluator.evaluate(
-            driver, seeds, env=env, direction=direction, threads=config.evaluation.threads
-        )
-        return evaluation.summary
 
-    return validate
+def _validate(driver: Driver, seeds: list[int], **options: Any) -> Mapping[str, Any]:
+    return evaluator.evaluate(driver, seeds, **options).summary
 
 
 def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -> Run:
@@ -229,6 +250,8 @@ def _restore(trainer: Trainer, display: Display) -> None:
     if trainer.fabric.is_global_zero:
         trainer.run.truncate_metrics("ticks", ticks)
     display.say(f"resuming after {ticks:,} ticks")
+    if trainer.config.env.preset == "gymnasium_carracing":
+        display.say("the real CarRacing-v3 cannot be saved: episodes start afresh")
 
 
 def _set_threads(config: TrainConfig) -> int:

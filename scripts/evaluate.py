@@ -30,7 +30,9 @@ class Settings:
         default="ccw", metadata={"help": "driving direction (preset race)"}
     )
     device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, mps"})
-    threads: int = field(default=1, metadata={"help": "engine threads"})
+    threads: int = field(
+        default=1, metadata={"help": "engine threads, or processes for the real CarRacing-v3"}
+    )
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
     name: str = field(default="", metadata={"help": "name of the run directory"})
 
@@ -46,6 +48,7 @@ def main() -> None:
     # Late: --help need not wait for torch and numba.
     from common.nn import choose_device
     from envs.racing import evaluate as evaluator
+    from ppo.diagnostics import Recorder, diagnose_evaluation
     from ppo.evaluate import headline, load_policy, report, require_extra, resolve_checkpoint
 
     require_extra(settings.env)
@@ -64,18 +67,24 @@ def main() -> None:
         extra={"evaluator": evaluator.EVALUATOR_HASH, "checkpoint_sha256": digest},
     )
     print(f"device {device}")
+    recorder = Recorder(driver)
     evaluation = evaluator.evaluate(
-        driver,
+        recorder,
         seeds,
         env=settings.env,
         direction=settings.direction,
         threads=settings.threads,
     )
+    diagnoses = diagnose_evaluation(evaluation, recorder.actions)
     report(evaluation.summary, f"{path} on {settings.env}, tracks {settings.seeds}")
+    for diagnosis in diagnoses:
+        if diagnosis.failed:
+            print(diagnosis.warning)
     details = {
         "checkpoint": str(path),
         "checkpoint_sha256": digest,
         "about": driver.about,
+        "diagnostics": [asdict(diagnosis) for diagnosis in diagnoses],
         **evaluation.to_dict(),
     }
     file = run.write_json("eval.json", details)

@@ -1,7 +1,8 @@
-"""Write REPORT.md, and the figures in README.md, from the committed records."""
+"""Write REPORT.md, and the marked parts of other documents, from the committed records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from common import cli
@@ -9,16 +10,18 @@ from common.errors import UserError
 from common.files import atomic_write_text
 from common.records import RECORDS, read_record
 from common.runs import ROOT
+from experiments.kept import BUDGETS, trained
 
-DESCRIPTION = """Generate REPORT.md and the marked part of README.md from experiments/records.
+DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 
     python scripts/report.py              write them
-    python scripts/report.py check=true   only say whether they are what the records give"""
+    python scripts/report.py check=true   only say whether they are what the records give
 
-BEGIN, END = "<!-- facts:begin -->", "<!-- facts:end -->"
+Marked parts stand between <!-- <name>:begin --> and <!-- <name>:end -->: facts in README.md, and
+ablations in docs/ppo.md where that has it."""
 
 # The earlier record's headline results, each on three episodes of its own world and reward.
-EARLIER = "run_008: progress 0.5551, off-track rate 0.036 after 49,152 steps (three episodes)"
+EARLIER = {"progress": 0.5551, "off_track_rate": 0.036, "steps": 49_152}
 
 DRIVING_COLUMNS = (
     ("progress", "progress"),
@@ -26,6 +29,11 @@ DRIVING_COLUMNS = (
     ("finished", "finished"),
     ("off_track_rate", "off-track rate"),
     ("lap_time", "lap time (s)"),
+)
+ABLATION_COLUMNS = (
+    ("progress", "progress"),
+    ("native_return", "native return"),
+    ("off_track_rate", "off-track rate"),
 )
 
 
@@ -114,64 +122,165 @@ def parity_section(record: Mapping[str, Any]) -> str:
 def driving_section(records: list[Mapping[str, Any]]) -> str:
     rows = []
     for record in records:
-        metrics = record["metrics"]
-        tracks = len(record["settings"]["seeds"])
-        rows.append(
-            [
-                f"{record['name']} ({record['settings']['env']}, {tracks} tracks)",
-                f"{metrics['ticks']:,} / {metrics['decisions']:,}",
-                number(metrics["seconds"]),
-                *(estimate(metrics.get(name)) for name, _ in DRIVING_COLUMNS),
+        rows.append([_title(record), *_measures(record["metrics"])])
+        seeds = record["details"].get("seeds", [])
+        if len(seeds) > 1:
+            rows += [
+                [f"{record['name']}, seed {row['seed']}", *_measures(row["metrics"] | _effort(row))]
+                for row in seeds
             ]
-        )
+            over_tracks = _estimates(record["details"]["over_tracks"])
+            rows.append([f"{record['name']}, over tracks", "", "", *over_tracks])
     header = ["run", "ticks / decisions", "seconds", *(title for _, title in DRIVING_COLUMNS)]
     pictures = [f"![{r['name']}](experiments/records/{r['name']}.png)" for r in records]
     return "\n\n".join(
         [
             "## Driving",
-            "Means over tracks with 95% intervals, by the locked evaluator, deterministic policy; "
-            f"the earlier record's best, in its own world: {EARLIER}.",
+            "By the locked evaluator, deterministic policy, with 95% intervals. Where several "
+            "seeds were trained, the first row is their mean with its interval over seeds; a "
+            "seed's own row has intervals over tracks, and so has the last one, of tracks averaged "
+            "over seeds. The earlier record's best, in its own world: run_008, progress "
+            f"{EARLIER['progress']}, off-track rate {EARLIER['off_track_rate']} after "
+            f"{EARLIER['steps']:,} steps (three episodes).",
             table(header, rows),
-            *(f"- {record['name']}: {provenance(record)}" for record in records),
+            *(f"- {record['name']}: {provenance(record)}{_best(record)}" for record in records),
             *pictures,
         ]
     )
 
 
-def gather() -> tuple[Mapping | None, Mapping | None, list[Mapping]]:
-    """The speed, parity and driving records that exist."""
-    driving = []
-    for path in sorted(RECORDS.glob("*.json")):
-        record = read_record(path.stem)
-        if record is not None and "decisions" in record["metrics"]:
-            driving.append(record)
-    return read_record("speed"), read_record("parity"), driving
+def budget_section(records: list[Mapping[str, Any]]) -> str:
+    """Training with no more experience than the earlier record's best had."""
+    steps = EARLIER["steps"]
+    rows = [
+        [f"earlier record, run_008 ({steps:,} steps)", "", *(number(EARLIER[m]) for m in _BUDGET)]
+    ]
+    for record in records:
+        metrics = record["metrics"]
+        cells = [estimate(metrics.get(name)) for name in _BUDGET]
+        rows.append([_title(record), f"{metrics['ticks']:,} / {metrics['decisions']:,}", *cells])
+    return "\n\n".join(
+        [
+            "## With the earlier record's budget",
+            f"The earlier record's best had {steps:,} steps of a two-car world with another "
+            "reward, and three episodes to be judged by. A step of its may be compared with a "
+            "decision of ours (an action held for several engine ticks) or, more strictly, with a "
+            "tick.",
+            table(["run", "ticks / decisions", "progress", "off-track rate"], rows),
+            *(f"- {record['name']}: {provenance(record)}" for record in records),
+        ]
+    )
 
 
-def report() -> str:
-    speed, parity, driving = gather()
+def ablations_section(record: Mapping[str, Any]) -> str:
+    return "\n\n".join(
+        [
+            "## Ablations",
+            provenance(record),
+            ablations(record),
+            "![ablations](experiments/records/ablations.png)",
+        ]
+    )
+
+
+def ablations(record: Mapping[str, Any]) -> str:
+    """A row per variant: the mean over seeds, and the difference to the base, paired by seed."""
+    settings, variants = record["settings"], record["details"]["variants"]
+    rows = []
+    for variant in variants.values():
+        found, seeds = variant["estimates"], variant["seeds"]
+        cells = [
+            estimate(found.get(key))
+            for name, _ in ABLATION_COLUMNS
+            for key in (name, f"{name}_difference")
+        ]
+        effort = [
+            number(sum(row[name] for row in seeds) / len(seeds))
+            for name in ("decisions", "seconds")
+        ]
+        rows.append([variant["title"], *cells, *effort])
+    pairs = [part for _, title in ABLATION_COLUMNS for part in (title, "less base's")]
+    return "\n\n".join(
+        [
+            f"{settings['total_timesteps']:,} engine ticks each, training seeds "
+            f"{settings['seeds']}, {len(settings['tracks'])} test tracks, the last policy of each "
+            "run; means with 95% intervals over seeds, differences paired by seed.",
+            table(["variant", *pairs, "decisions", "seconds"], rows),
+        ]
+    )
+
+
+def ppo_speed_section(record: Mapping[str, Any]) -> str:
+    """The study's figures and, of its details, whatever is a table."""
+    rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
+    parts = ["## Speed of training", provenance(record), table(["measure", "value"], rows)]
+    return "\n\n".join([*parts, *tables(record.get("details", {}))])
+
+
+def ppo_profile_section(record: Mapping[str, Any]) -> str:
+    """What bounds training, where its time goes, and what other switches make of it."""
+    rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
+    profile, variants = record["details"]["profile"], record["details"]["variants"]
+    apart = [part for name, values in profile.items() for part in tables(values, name)]
+    heading = ["## Where training time goes", provenance(record)]
+    return "\n\n".join([*heading, table(["measure", "value"], rows), *apart, *tables(variants)])
+
+
+def tables(details: Mapping[str, Any], title: str = "") -> list[str]:
+    """Markdown of every table in `details`: rows by name, of numbers or of columns by name.
+
+    Longer things (curves, single rounds) stay in the record.
+    """
+    found = []
+    values = list(details.values())
+    if values and all(_is_cell(value) for value in values):
+        if title:
+            rows = [[name, _cell(value)] for name, value in details.items()]
+            found.append(table([title, ""], rows))
+    elif values and all(_is_row(value) for value in values):
+        columns = list(dict.fromkeys(name for row in values for name in row))
+        rows = [[name, *(_cell(row.get(c)) for c in columns)] for name, row in details.items()]
+        found.append(table([title, *columns], rows))
+    else:
+        for name, value in details.items():
+            if isinstance(value, Mapping):
+                found += tables(value, f"{title}: {name}" if title else name)
+    return found
+
+
+def report(records: Path = RECORDS) -> str:
+    """REPORT.md."""
+    driving, budgets = trained(records), [read_record(name, records) for name in BUDGETS]
+    budgets = [record for record in budgets if record]
     sections = [
         "# Benchmark record",
         "Generated by `python scripts/report.py` from experiments/records; never edited by hand.",
     ]
     sections += [driving_section(driving)] if driving else []
-    sections += [speed_section(speed)] if speed else []
-    sections += [parity_section(parity)] if parity else []
+    sections += [budget_section(budgets)] if budgets else []
+    for name, section in (
+        ("ablations", ablations_section),
+        ("speed", speed_section),
+        ("ppo_speed", ppo_speed_section),
+        ("ppo_profile", ppo_profile_section),
+        ("parity", parity_section),
+    ):
+        record = read_record(name, records)
+        sections += [section(record)] if record else []
     return "\n\n".join(sections) + "\n"
 
 
-def facts() -> str:
+def facts(records: Path = RECORDS) -> str:
     """The README's figures."""
-    speed, parity, driving = gather()
     lines = []
-    if speed:
+    if speed := read_record("speed", records):
         m = speed["metrics"]
         lines.append(
             f"- **{number(m['ratio_per_core'])} times** CarRacing-v3 on one core, pixels included: "
             f"{number(m['ours'])} frames/s against {number(m['reference'])} "
             "(`python scripts/bench_env.py`)."
         )
-    if parity:
+    if parity := read_record("parity", records):
         m = parity["metrics"]
         mild, violent = (m[f"dynamics_{kind}_road_100_median"] for kind in ("mild", "violent"))
         lines.append(
@@ -179,39 +288,101 @@ def facts() -> str:
             f"(median; violent driving {number(violent)}), and frames of the same state differ by "
             f"{number(m['pixels_picture_mean'])} of 255 (`python scripts/parity.py`)."
         )
-    for record in driving:
-        m = record["metrics"]
+    for record in trained(records):
+        m, seeds = record["metrics"], len(record["details"].get("seeds", ()))
+        several = f", {seeds} seeds" if seeds > 1 else ""
         lines.append(
             f"- `{record['command']}`: progress {estimate(m['progress'])}, off-track rate "
-            f"{estimate(m['off_track_rate'])} on {len(record['settings']['seeds'])} tracks after "
-            f"{m['seconds'] / 60:.1f} minutes of training on "
+            f"{estimate(m['off_track_rate'])} on {len(record['settings']['seeds'])} "
+            f"tracks{several} after {m['seconds'] / 60:.1f} minutes of training on "
             f"{record['machine']['cores_available']} cores."
         )
     return "\n".join(lines)
 
 
+def filled(text: str, name: str, content: str, where: str) -> str:
+    """`text` with `content` between its marks for `name`; `UserError` unless it has them once."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    head, found, rest = text.partition(begin)
+    if not found or text.count(begin) != 1 or text.count(end) != 1 or end not in rest:
+        raise UserError(f"{where} needs one {begin} and, after it, one {end}")
+    return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
+
+
+def documents(root: Path = ROOT, records: Path = RECORDS) -> dict[Path, str]:
+    """Every generated document with the text that the records give it."""
+    readme, prose = root / "README.md", root / "docs" / "ppo.md"
+    before = readme.read_text(encoding="utf-8")
+    wanted = {
+        readme: filled(before, "facts", facts(records), readme.name),
+        root / "REPORT.md": report(records),
+    }
+    if prose.is_file() and "<!-- ablations:" in (text := prose.read_text(encoding="utf-8")):
+        record = read_record("ablations", records)
+        content = ablations(record) if record else "Not run yet: `python scripts/ablate.py`."
+        wanted[prose] = filled(text, "ablations", content, "docs/ppo.md")
+    return wanted
+
+
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
-    readme = ROOT / "README.md"
-    before = readme.read_text(encoding="utf-8")
-    if before.count(BEGIN) != 1 or before.count(END) != 1:
-        raise UserError(f"README.md needs one {BEGIN} and one {END}")
-    head, rest = before.split(BEGIN)
-    wanted = {
-        readme: f"{head}{BEGIN}\n{facts()}\n{END}{rest.split(END)[1]}",
-        ROOT / "REPORT.md": report(),
-    }
+    wanted = documents()
     stale = [
-        path.name
+        path
         for path, text in wanted.items()
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
+    names = [path.name for path in stale]
     if settings.check and stale:
-        raise UserError(f"{' and '.join(stale)}: out of date; run python scripts/report.py")
-    for path, text in wanted.items():
-        if path.name in stale:
-            atomic_write_text(path, text)
-    cli.finish({"written": ",".join(stale) or "nothing"})
+        raise UserError(f"{' and '.join(names)}: out of date; run python scripts/report.py")
+    for path in stale:
+        atomic_write_text(path, wanted[path])
+    cli.finish({"written": ",".join(names) or "nothing"})
+
+
+_BUDGET = ("progress", "off_track_rate")
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    seeds = len(record["details"].get("seeds", ()))
+    several = f", {seeds} seeds" if seeds > 1 else ""
+    settings = record["settings"]
+    return f"{record['name']} ({settings['env']}, {len(settings['seeds'])} tracks{several})"
+
+
+def _measures(metrics: Mapping[str, Any]) -> list[str]:
+    effort = f"{metrics['ticks']:,} / {metrics['decisions']:,}"
+    return [effort, number(metrics["seconds"]), *_estimates(metrics)]
+
+
+def _estimates(metrics: Mapping[str, Any]) -> list[str]:
+    return [estimate(metrics.get(name)) for name, _ in DRIVING_COLUMNS]
+
+
+def _effort(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("ticks", "decisions", "seconds")}
+
+
+def _best(record: Mapping[str, Any]) -> str:
+    details = record["details"]
+    if len(details.get("seeds", ())) < 2 or "best_seed" not in details:
+        return ""
+    best = details["best_seed"]
+    return f"; best seed {best['seed']} (by {best['by']})"
+
+
+def _is_cell(value: Any) -> bool:
+    return value is None or isinstance(value, int | float | str)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(map(_is_cell, value.values()))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else estimate(value)
 
 
 if __name__ == "__main__":

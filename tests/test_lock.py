@@ -22,7 +22,8 @@ CUDA = re.compile(r"nvidia-|cuda-|triton")
 def declared() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    texts = [*project["dependencies"], *extras["parity"], *extras["play"], *extras["dev"]]
+    names = ("parity", "play", "bench", "dev")
+    texts = [*project["dependencies"], *(text for name in names for text in extras[name])]
     return [Requirement(text) for text in texts]
 
 

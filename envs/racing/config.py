@@ -52,22 +52,28 @@ class EnvConfig:
     Attributes:
         preset: "carracing" is Gymnasium's CarRacing-v3; "race" measures progress by arc length,
             ends after `laps` and has no zoom-in at the start. Physics and camera are the same.
+            "gymnasium_carracing" is the real CarRacing-v3 (`ReferenceVectorEnv`), with its own
+            reward.
         tracks: "carracing" makes the track that CarRacing-v3 makes from the seed; "procedural" the
             graded family with `difficulty` 0 (wide, gentle) to 1 (narrow, hairpins).
         direction: driving direction; "both" draws one per episode.
         action_repeat, frame_stack, grey, size: see `ObservationSpec`.
         indicators: draw the bottom bars (speed, wheels, steering, gyro).
         max_ticks: ticks until truncation.
-        laps: laps until a race ends (preset race only).
+        laps: laps until the finish of a race (preset race only).
+        end_at_finish: end the episode at the finish. Training may drive on until max_ticks instead:
+            nothing in the picture tells the finish, so the end of all reward there is noise to the
+            value function and, as good driving is worth more than nothing, a penalty for finishing.
         num_agents: cars per world.
         road_friction, grass_friction: grip as a share of CarRacing's road.
         width_scale: road width as a share of CarRacing's.
         track_pool: distinct tracks in use at a time; 0 makes a fresh one for every episode.
         track_reuse: episodes per world until the pool's tracks are replaced by new ones.
-        threads: engine threads; results never depend on it.
+        threads: engine threads, or processes that step the real CarRacing-v3; results never
+            depend on it.
     """
 
-    preset: Literal["race", "carracing"] = "race"
+    preset: Literal["race", "carracing", "gymnasium_carracing"] = "race"
     tracks: Literal["carracing", "procedural"] = "carracing"
     difficulty: float = 0.5
     direction: Literal["ccw", "cw", "both"] = "ccw"
@@ -78,6 +84,7 @@ class EnvConfig:
     indicators: bool = True
     max_ticks: int = 1000
     laps: int = 1
+    end_at_finish: bool = True
     num_agents: int = 1
     road_friction: float = 1.0
     grass_friction: float = 0.6
@@ -98,7 +105,8 @@ class EnvConfig:
                 _require(
                     whole or isinstance(value, float), f"{field.name} is a number, not {value!r}"
                 )
-        _require(self.preset in ("race", "carracing"), f"unknown preset {self.preset!r}")
+        presets = ("race", "carracing", "gymnasium_carracing")
+        _require(self.preset in presets, f"unknown preset {self.preset!r}")
         _require(self.tracks in ("carracing", "procedural"), f"unknown tracks {self.tracks!r}")
         _require(
             self.direction in ("ccw", "cw", "both"),
@@ -120,15 +128,17 @@ class EnvConfig:
         _require(0 <= self.track_pool <= 4096, f"track_pool is 0 to 4096, not {self.track_pool}")
         _require(self.track_reuse >= 1, f"track_reuse is at least 1, not {self.track_reuse}")
         _require(1 <= self.threads <= 256, f"threads is 1 to 256, not {self.threads}")
-        if self.preset == "carracing":
+        if self.preset != "race":
             # Every field but those that only change what is seen, how often, or where from.
             free = {"preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty"}
-            free |= {"action_repeat", "frame_stack", "grey", "size", "indicators"}
+            free |= {"action_repeat", "frame_stack", "grey", "size"}
+            if self.preset == "carracing":
+                free |= {"indicators", "end_at_finish"}
             for field in fields(self):
                 value = getattr(self, field.name)
                 _require(
                     field.name in free or value == field.default,
-                    f"preset carracing is CarRacing-v3, with {field.name}={field.default}; "
+                    f"preset {self.preset} is CarRacing-v3, with {field.name}={field.default}; "
                     f"use preset=race for {field.name}={value}",
                 )
         self.observation  # noqa: B018  validates size, stack and repeat
@@ -150,6 +160,7 @@ class RewardConfig:
         finish: once, when the last lap is complete.
         time: every tick.
         off_track: every tick with all four wheels off the road.
+        wheels_off: share of the wheels off the road, in every tick.
         off_track_limit: consecutive such ticks after which the episode ends; 0 never ends it.
         off_track_end: once, when it ends so.
         corner_entry: (speed - corner_target_speed) / corner_target_speed, where positive, while
@@ -173,6 +184,7 @@ class RewardConfig:
     finish: float = 0.0
     time: float = -0.1
     off_track: float = 0.0
+    wheels_off: float = 0.0
     off_track_limit: int = 0
     off_track_end: float = 0.0
     corner_entry: float = 0.0

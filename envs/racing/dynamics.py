@@ -131,7 +131,7 @@ CAR = np.dtype(
         ("off_run", "i4"),  # the current run of them
         ("slow_run", "i4"),
         ("stale_run", "i4"),  # ticks since the last new best progress
-        ("finish_tick", "i4"),  # tick at which the last lap was complete, 0 before
+        ("finish_tick", "i4"),  # tick at the finish, 0 before
         ("terminated", "u1"),
         ("truncated", "u1"),
         ("active", "u1"),

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from common.errors import UserError
 from envs.racing.camera import make_camera
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, touch
@@ -200,11 +201,19 @@ class Engine:
         cars: (worlds, agents) CAR records; wheels: (worlds, agents, 4) WHEEL records.
         rewards: (worlds, agents) float64 and terms: (worlds, agents, len(TERMS)) float64 of the
             last step.
+
+    Raises:
+        UserError: a preset that is not this engine's.
     """
 
     def __init__(
         self, worlds: int, config: EnvConfig, reward: RewardConfig, *, end_at_playfield: bool = True
     ) -> None:
+        if config.preset == "gymnasium_carracing":
+            raise UserError(
+                "preset gymnasium_carracing is Gymnasium's own simulator, not this engine: "
+                "use envs.racing.reference_env.ReferenceVectorEnv, or preset=carracing"
+            )
         agents = config.num_agents
         self.config = config
         race = config.preset == "race"
@@ -226,7 +235,9 @@ class Engine:
         self._painted = np.zeros((worlds, agents, MAX_TILES), np.uint8)
         self._luts = np.zeros((worlds, agents, LUT_SIZE), np.uint32)
         self._coefficients = coefficients(reward)
-        self._rules = Rules(race, float(config.laps), config.max_ticks, end_at_playfield)
+        self._rules = Rules(
+            race, float(config.laps), config.max_ticks, end_at_playfield, config.end_at_finish
+        )
         self._grips = np.array([config.road_friction, config.grass_friction])
         self._rivals = _rival_colours(agents, self.camera.channels)
         self._telemetry = np.zeros((worlds, agents, len(TELEMETRY)), np.float32)
@@ -234,11 +245,6 @@ class Engine:
         edges = np.linspace(0, worlds, threads + 1).astype(int)
         self._slices = [(int(a), int(b)) for a, b in pairwise(edges)]
         self._workers = ThreadPoolExecutor(threads) if threads > 1 else None
-
-    @property
-    def frame_bytes(self) -> int:
-        """Bytes of one agent's observation."""
-        return int(np.prod(self.config.observation.shape))
 
     def _each(self, task) -> None:
         if self._workers is None:

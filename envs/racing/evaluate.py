@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,8 +26,8 @@ from common.errors import UserError
 from common.seeding import refuse_sealed, whole_seed
 from common.statistics import mean_interval, proportion_interval
 from envs.racing.config import EnvConfig, ObservationSpec
-from envs.racing.frames import FrameAdapter
-from envs.racing.reference import ReferenceDrive
+from envs.racing.metrics import episode_statistics
+from envs.racing.reference_pool import ReferencePool
 from envs.racing.vector_env import RacingVectorEnv
 
 MAX_TICKS = 1000
@@ -45,7 +46,7 @@ MEANS = (
 SHARES = ("finished", "left_track")
 
 _NOT_MEASURING = {"view.py", "video.py", "stage.py", "dashboard.py", "parity.py", "drivers.py"}
-_NOT_MEASURING |= {"parallel_env.py", "single_env.py"}
+_NOT_MEASURING |= {"parallel_env.py", "single_env.py", "reference_env.py"}
 
 
 def _hash() -> str:
@@ -130,7 +131,8 @@ def evaluate(
         direction: "ccw", or "cw" in race.
         max_ticks: engine ticks per track; the published figures use the default.
         deterministic: the policy's squashed mean rather than a sample.
-        threads: engine threads; the result does not depend on it.
+        threads: engine threads, or worker processes that step the real CarRacing-v3; the result
+            does not depend on it.
         sealed: allow the sealed tracks, which a final report opens once.
 
     Raises:
@@ -143,13 +145,15 @@ def evaluate(
         raise UserError(f"env is one of {', '.join(WORLDS)}, not {env!r}")
     if direction not in ("ccw", "cw") or (direction == "cw" and env != "race"):
         raise UserError(f"direction is ccw (or cw where env=race), not {direction!r} in {env}")
+    if not 1 <= threads <= 256:
+        raise UserError(f"threads is 1 to 256, not {threads}")
     if not seeds:
         raise UserError("an evaluation needs at least one track seed")
     rows: list[dict[str, Any]] = []
     for start in range(0, len(seeds), BATCH):
         some = seeds[start : start + BATCH]
         if env == "gymnasium_carracing":
-            rows += _drive_reference(policy, some, max_ticks, deterministic)
+            rows += _drive_reference(policy, some, max_ticks, deterministic, threads)
         else:
             rows += _drive(policy, some, env, direction, max_ticks, deterministic, threads)
     settings = {
@@ -172,8 +176,6 @@ def _drive(
     threads: int,
 ) -> list[dict[str, Any]]:
     spec = policy.spec
-    if not 1 <= threads <= 256:
-        raise UserError(f"threads is 1 to 256, not {threads}")
     config = EnvConfig(
         preset=env,
         direction=direction,
@@ -230,35 +232,21 @@ def _row(seed: int, episode: dict[str, Any], repeat: int) -> dict[str, Any]:
 
 
 def _drive_reference(
-    policy: Policy, seeds: list[int], max_ticks: int, deterministic: bool
+    policy: Policy, seeds: list[int], max_ticks: int, deterministic: bool, workers: int
 ) -> list[dict[str, Any]]:
     repeat = policy.spec.action_repeat
-    drives: list[ReferenceDrive] = []
-    try:
-        for seed in seeds:
-            drives.append(ReferenceDrive(seed))
-        adapters = [FrameAdapter(policy.spec, mask_score=True) for _ in seeds]
-        observation = np.stack(
-            [adapter.reset(drive.frame) for adapter, drive in zip(adapters, drives, strict=True)]
-        )
-        running = list(range(len(seeds)))
-        while running:
-            actions = policy.act(observation[running], deterministic=deterministic)
-            for w, action in zip(running, actions, strict=True):
-                for _ in range(repeat):
-                    drives[w].step(action)
-                    if _over(drives[w], max_ticks):
-                        break
-                observation[w] = adapters[w].push(drives[w].frame)
-            running = [w for w in running if not _over(drives[w], max_ticks)]
-        return [
-            _row(seed, drive.statistics(), repeat)
-            for seed, drive in zip(seeds, drives, strict=True)
-        ]
-    finally:
-        for drive in drives:
-            drive.close()
-
-
-def _over(drive: ReferenceDrive, max_ticks: int) -> bool:
-    return bool(drive.car[0]["terminated"]) or int(drive.car[0]["tick"]) >= max_ticks
+    with closing(ReferencePool(len(seeds), policy.spec, max_ticks, workers)) as pool:
+        running = np.arange(len(seeds))
+        outcomes, observation = pool.reset(running, seeds)
+        last = outcomes.copy()
+        while len(running):
+            actions = policy.act(observation, deterministic=deterministic)
+            outcomes, observation = pool.step(running, actions)
+            last[running] = outcomes
+            going = (outcomes["car"]["terminated"] | outcomes["car"]["truncated"]) == 0
+            running, observation = running[going], observation[going]
+    statistics = episode_statistics(last["car"], last["length"])
+    return [
+        _row(seed, {name: values[w] for name, values in statistics.items()}, repeat)
+        for w, seed in enumerate(seeds)
+    ]

@@ -25,6 +25,7 @@ TERMS = (
     "finish",
     "time",
     "off_track",
+    "wheels_off",
     "corner_entry",
     "apex_decel",
     "steer_smoothness",
@@ -42,6 +43,7 @@ TERMS = (
     FINISH,
     TIME,
     OFF_TRACK,
+    WHEELS_OFF,
     CORNER_ENTRY,
     APEX_DECEL,
     STEER_SMOOTHNESS,
@@ -56,8 +58,8 @@ TERMS = (
 
 Coefficients = namedtuple("Coefficients", [field.name for field in fields(RewardConfig)])
 
-Rules = namedtuple("Rules", "race laps max_ticks end_at_playfield")
-"""race: bool, end after `laps` by arc length (else when every tile has been touched)."""
+Rules = namedtuple("Rules", "race laps max_ticks end_at_playfield end_at_finish")
+"""race: bool, the finish is `laps` by arc length (else every tile touched)."""
 
 
 def coefficients(config: RewardConfig) -> Coefficients:
@@ -93,7 +95,10 @@ def settle(car, wheels, track, k, rules, steer, brake, speed_before, arc_before,
     car.tick += 1
     tiles = (car.tiles_visited - car.tiles_paid) / track.count
     car.tiles_paid = car.tiles_visited
-    off = not (wheels[0].on_road or wheels[1].on_road or wheels[2].on_road or wheels[3].on_road)
+    wheels_off = 0
+    for i in range(4):
+        wheels_off += not wheels[i].on_road
+    off = wheels_off == 4
     car.off_ticks += off
     car.off_run = car.off_run + 1 if off else 0
     car.slow_run = car.slow_run + 1 if car.speed < k.stuck_speed else 0
@@ -125,6 +130,7 @@ def settle(car, wheels, track, k, rules, steer, brake, speed_before, arc_before,
     terms[TIME] += k.time
     if off:
         terms[OFF_TRACK] += k.off_track
+    terms[WHEELS_OFF] += k.wheels_off * (wheels_off / 4)
     wanted = k.corner_entry != 0.0 or k.apex_decel != 0.0
     if wanted and abs(corner_angle(track, car.s)) > k.corner_threshold:
         excess = (car.speed - k.corner_target_speed) / k.corner_target_speed
@@ -142,10 +148,11 @@ def settle(car, wheels, track, k, rules, steer, brake, speed_before, arc_before,
         finished = car.arc >= rules.laps * track.length
     else:
         finished = car.tiles_visited == track.count
-    if finished:
+    if finished and car.finish_tick == 0:
         car.finish_tick = car.tick
-        car.terminated = 1
         terms[FINISH] += k.finish
+    if finished and rules.end_at_finish:
+        car.terminated = 1
     elif k.off_track_limit > 0 and car.off_run >= k.off_track_limit:
         car.terminated = 1
         terms[OFF_TRACK] += k.off_track_end

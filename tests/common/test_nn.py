@@ -6,13 +6,13 @@ import torch
 
 from common.errors import ConfigError
 from common.nn import (
+    ClippedGaussian,
     ReturnScaler,
     RunningMoments,
     SquashedGaussian,
     choose_device,
     gae,
     standardise,
-    unsquash,
 )
 
 LOW = torch.tensor([-1.0, 0.0, 0.0])
@@ -124,7 +124,7 @@ class TestSquashedGaussian:
 
     def test_mode_is_the_squashed_mean(self):
         wanted = torch.tensor([0.1, 0.4, 0.05])
-        mean = unsquash(wanted, LOW, HIGH)
+        mean = SquashedGaussian(LOW, LOW, LOW, HIGH).unsquash(wanted)
         torch.testing.assert_close(SquashedGaussian(mean, mean, LOW, HIGH).mode(), wanted)
 
     def test_entropy_and_its_gradient_agree_with_integration(self):
@@ -155,6 +155,23 @@ class TestSquashedGaussian:
         assert u.tolist() == [1.0, -2.0]
         u.sum().backward()
         assert mean.grad.tolist() == [1.0, 1.0]
+
+
+class TestClippedGaussian:
+    def test_actions_are_cut_off_and_the_density_is_not(self):
+        mean = torch.tensor([0.5], dtype=torch.float64)
+        low, high = torch.zeros_like(mean), torch.full_like(mean, 2.0)
+        distribution = ClippedGaussian(mean, mean.log(), low, high)
+        u = torch.tensor([[-3.0], [0.25], [1.0], [4.0]], dtype=torch.float64)
+        assert distribution.squash(u).flatten().tolist() == [0.0, 1.25, 2.0, 2.0]
+        normal = torch.distributions.Normal(1.5, 0.5)  # of the action before the cut: mean 1 + 0.5
+        torch.testing.assert_close(distribution.log_prob(u), normal.log_prob(1 + u[:, 0]))
+        torch.testing.assert_close(
+            distribution.squash(distribution.unsquash(high * 0.4)), high * 0.4
+        )
+        exact = normal.entropy().item()
+        noise = torch.randn(50_000, 1, generator=torch.Generator().manual_seed(0)).double()
+        assert distribution.entropy(noise).mean().item() == pytest.approx(exact, abs=0.02)
 
 
 class TestRunningMoments:

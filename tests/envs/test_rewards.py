@@ -120,6 +120,30 @@ def test_finish_is_paid_with_the_last_lap():
     assert car["finish_tick"] == car["tick"] == 2
 
 
+@pytest.mark.parametrize("preset", ["race", "carracing"])
+def test_the_finish_need_not_end_the_episode(preset):
+    engine = engine_on(
+        painted(0),
+        reward=lone(finish=50.0),
+        laps=1,
+        preset=preset,
+        end_at_finish=False,
+        max_ticks=6,
+    )
+    track = engine.tracks[0].track
+    put_at(engine, track.length - 0.5, speed=50.0)
+    engine.cars["arc"] = track.length - 0.5
+    engine.cars["tiles_visited"] = len(track)
+    for pay in (50, 0, 0):
+        engine.step(idle(engine))
+        assert paid(engine, "finish") == pay, "once"
+    car = engine.cars[0, 0]
+    assert not car["terminated"] and car["active"] and car["finish_tick"] == 1
+    for _ in range(3):
+        engine.step(idle(engine))
+    assert engine.cars["truncated"][0, 0] and not engine.cars["terminated"][0, 0]
+
+
 def test_off_track_is_paid_with_all_wheels_off():
     engine = engine_on(painted(0), reward=lone(off_track=-1.0))
     track = engine.tracks[0].track
@@ -129,6 +153,16 @@ def test_off_track_is_paid_with_all_wheels_off():
         engine.step(idle(engine))
         assert paid(engine, "off_track") == expected, lateral
     assert engine.cars["off_ticks"][0, 0] == 1
+
+
+def test_each_wheel_off_the_road_costs_its_share():
+    engine = engine_on(painted(0), reward=lone(wheels_off=-1.0))
+    track = engine.tracks[0].track
+    s = straight(track)
+    for lateral, expected in ((0.0, 0), (track.half_width, -0.5), (track.half_width + 2.2, -1)):
+        put_at(engine, s, lateral)
+        engine.step(idle(engine))
+        assert paid(engine, "wheels_off") == expected, lateral
 
 
 def test_off_track_can_end_the_episode():
@@ -303,7 +337,7 @@ def test_ticks_after_an_ending_pay_nothing():
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_the_terms_of_a_drive_sum_to_its_reward(repeat):
     reward = RewardConfig(
-        tile=300.0, progress=700.0, finish=10.0, off_track=-0.5, corner_entry=-1.0,
+        tile=300.0, progress=700.0, finish=10.0, off_track=-0.5, wheels_off=-0.7, corner_entry=-1.0,
         corner_target_speed=20.0, apex_decel=0.3, steer_smoothness=-0.1, steer_magnitude=-0.2,
         yaw_rate=-0.05, brake=-0.3, idle=-0.1, idle_speed=20.0,
     )  # fmt: skip

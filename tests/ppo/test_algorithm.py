@@ -22,7 +22,7 @@ def setup(config=CONFIG, env=None, save_batch=lambda rows: "somewhere"):
     policy = ActorCritic(SPEC, config.network)
     generator = torch.Generator().manual_seed(0)
     algorithm = PPO(cpu(), policy, config, generator, save_batch)
-    buffer = RolloutBuffer(config.num_steps, env.num_envs, SPEC, torch.device("cpu"))
+    buffer = RolloutBuffer(config.num_steps, env.num_envs, SPEC, 3, torch.device("cpu"))
     collector = Collector(env, SPEC, policy, buffer, torch.Generator().manual_seed(1))
     collector.collect()
     collector.finish(config.gamma, config.lam, None)

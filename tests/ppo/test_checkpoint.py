@@ -25,7 +25,7 @@ def policy():
 @pytest.fixture
 def path(tmp_path, policy):
     path = tmp_path / "run" / "checkpoints" / "best.pt"
-    checkpoint.save(path, policy, SPEC, NETWORK, {"ticks": 7})
+    checkpoint.save(path, policy.state_dict(), SPEC, NETWORK, {"ticks": 7})
     return path
 
 
@@ -182,8 +182,8 @@ class TestRefusal:
         [
             ("log_std", torch.zeros(3, dtype=torch.float64), "log_std is torch.float64"),
             ("log_std", torch.zeros(3).to_sparse(), "torch.sparse_coo"),
-            ("low", torch.tensor([-2.0, 0, 0]), "bounds of the actions"),
-            ("high", torch.tensor([1.0, 1, torch.nan]), "bounds of the actions"),
+            ("low", torch.tensor([-2.0, 0, 0]), "bounds of the controls"),
+            ("high", torch.tensor([1.0, 1, torch.nan]), "bounds of the controls"),
         ],
     )
     def test_tensors_of_another_kind(self, path, policy, name, value, message):

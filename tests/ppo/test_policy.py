@@ -53,7 +53,7 @@ class TestPixels:
 class TestActorCritic:
     def test_the_untrained_car_moves(self):
         spec = ObservationSpec(grey=True, frame_stack=4, action_repeat=4)
-        driver = policy(spec, NetworkConfig())
+        driver = policy(spec, NetworkConfig(pedals="two"))
         frames = pixels(256, spec)
         with torch.inference_mode():
             mode = driver.decide(frames, torch.zeros(256, 3)).action
@@ -138,6 +138,42 @@ class TestActorCritic:
             rounded = driver.decide(frames, torch.zeros(64, 3))
         assert rounded.log_prob.dtype == rounded.value.dtype == torch.float32
         torch.testing.assert_close(rounded.value, exact.value, atol=0.05, rtol=0.05)
+
+    def test_one_pedal_is_gas_above_zero_and_brake_below(self):
+        driver = policy(config=replace(NETWORK, pedals="one", initial_action=(0.1, 0.4, 0.05)))
+        frames, zero = pixels(64), torch.zeros(64, 2)
+        torch.testing.assert_close(
+            driver.decide(frames, zero).action,
+            torch.tensor([0.1, 0.35, 0.0]).expand(64, 3),
+            atol=0.02, rtol=0,
+        )  # fmt: skip
+        noise = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+        decision = driver.decide(frames, 3 * noise)
+        steer, gas, brake = decision.action.unbind(-1)
+        assert decision.u.shape == (64, 2)
+        assert ((gas == 0) != (brake == 0)).all() and (brake > 0).any() and (gas > 0).any()
+        torch.testing.assert_close(gas - brake.sqrt(), decision.u[:, 1].tanh())
+        torch.testing.assert_close(steer, decision.u[:, 0].tanh())
+        assert list(driver.controls) == ["steer", "pedal"]
+
+    def test_heads_share_a_layer_only_if_told_to(self):
+        driver, frames = policy(config=replace(NETWORK, heads="shared")), pixels()
+        _, _, value = driver(frames, torch.zeros(4, 3), torch.zeros(4, 3))
+        value.sum().backward()
+        reached = {name for name, p in driver.named_parameters() if p.grad is not None}
+        assert {"trunk.0.weight", "value.0.weight"} <= reached
+        assert len(driver.policy) == len(driver.value) == 1  # linear
+        count = lambda config: sum(p.numel() for p in policy(config=config).parameters())  # noqa: E731
+        assert count(NETWORK) > 1.3 * count(replace(NETWORK, heads="shared"))
+
+    def test_a_clipped_policy_starts_from_the_same_action(self):
+        driver, frames = policy(config=replace(NETWORK, squash="clip")), pixels(64)
+        mode = driver.decide(frames, torch.zeros(64, 3)).action
+        torch.testing.assert_close(
+            mode, torch.tensor([0.0, 0.4, 0.05]).expand(64, 3), atol=0.02, rtol=0
+        )
+        far = driver.decide(frames, torch.full((64, 3), 1e3)).action
+        assert far.tolist() == [[1.0, 1.0, 1.0]] * 64
 
     def test_convolutions_that_do_not_fit_are_refused(self):
         config = replace(NETWORK, kernels=(8, 40), strides=(8, 1))

@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 def collector(env, num_steps=8, spec=SPEC):
     torch.manual_seed(0)
     policy = ActorCritic(spec, NETWORK)
-    buffer = RolloutBuffer(num_steps, env.num_envs, spec, CPU)
+    buffer = RolloutBuffer(num_steps, env.num_envs, spec, 3, CPU)
     return Collector(env, spec, policy, buffer, torch.Generator().manual_seed(0))
 
 
@@ -84,6 +84,17 @@ def test_truncation_bootstraps_from_the_final_observation():
     # Stream 1 terminates by its third step: worth only the reward, and nothing is kept of it.
     torch.testing.assert_close(buffer.advantage[2, 1], buffer.reward[2, 1] - buffer.value[2, 1])
     assert len(buffer._finals) == 1
+
+
+def test_without_bootstrap_a_truncation_is_worth_its_reward_only():
+    driver = collector(ToyEnv(length=(5, 3), terminate=[1]), num_steps=6)
+    driver.bootstrap_truncation = False
+    driver.collect()
+    driver.finish(gamma=0.5, lam=0.5, scaler=None)
+    buffer = driver.buffer
+    expected = buffer.reward[4, 0] - buffer.value[4, 0]
+    torch.testing.assert_close(buffer.advantage[4, 0], expected)
+    assert not buffer._finals
 
 
 def test_an_ending_of_the_last_rollout_is_forgotten():

@@ -1,8 +1,12 @@
+import os
+import signal
+import time
 from dataclasses import replace
 
 import pytest
 import torch
 
+from common.errors import UserError
 from common.runs import Run
 from envs.racing.config import EnvConfig
 from ppo import checkpoint
@@ -10,6 +14,7 @@ from ppo.config import EvaluationConfig, PPOConfig, TrainConfig
 from ppo.display import Display
 from ppo.evaluate import load_policy
 from ppo.trainer import Trainer
+from ppo.validation import Validation
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, cpu
 
 ENV = EnvConfig(
@@ -33,11 +38,12 @@ def config(updates=6, **changes):
     return replace(base, **changes)
 
 
-def trainer(config, root, validate=None, name="run"):
+def trainer(config, root, validate=None, name="run", background=False):
     path = root / name
     run = Run(path) if path.exists() else Run.create(root, name, {}, seeds={})
     env = ToyEnv(length=(5, 3, 7), terminate=[1])
-    return Trainer(config, run, cpu(), env, validate=validate, about={"seed": config.seed})
+    validation = validate and Validation(validate, SPEC, config.ppo.network, background)
+    return Trainer(config, run, cpu(), env, validation=validation, about={"seed": config.seed})
 
 
 def fit(trainer):
@@ -54,10 +60,35 @@ def same(first, second):
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
+def summary(score):
+    return {"native_return": {"mean": score, "low": 0, "high": 0, "n": 1}}
+
+
 def scores(*values):
     """A stand-in for the evaluator: the given scores one after another."""
     queue = list(values)
-    return lambda driver: {"native_return": {"mean": queue.pop(0), "low": 0, "high": 0, "n": 1}}
+    return lambda driver: summary(queue.pop(0))
+
+
+def weights_as_score(driver):
+    """Another, that takes a while; it must be picklable."""
+    time.sleep(0.2)
+    return summary(sum(p.double().sum().item() for p in driver.policy.parameters()))
+
+
+def killed(driver):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def complains(driver):
+    raise UserError("no such track")
+
+
+def validated(trainer):
+    """update -> score, as logged."""
+    rows = trainer.run.metrics()
+    key = "validation/native_return"
+    return {row["updates"]: row[key] for row in rows if key in row}
 
 
 @pytest.mark.parametrize("schedule", ["linear", "adaptive"])
@@ -87,10 +118,10 @@ def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, schedule):
 
     assert same(state(straight), state(resumed))
     rows = [
-        [{k: v for k, v in row.items() if k not in (*TIMES, "validation/seconds")} for row in rows]
+        [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
         for rows in (straight.run.metrics(), resumed.run.metrics())
     ]
-    assert len(rows[0]) == 6
+    assert len(rows[0]) == 9  # six updates, three validations
     assert rows[0] == rows[1]
     final = checkpoint.load(straight.last_checkpoint), checkpoint.load(resumed.last_checkpoint)
     moments = [content["training"]["moments"] for content in final]
@@ -108,7 +139,7 @@ def test_a_seed_decides_everything(tmp_path):
 def test_validation_does_not_disturb_training(tmp_path):
     def validate(driver):
         driver.act(torch.zeros(4, *SPEC.shape, dtype=torch.uint8).numpy(), deterministic=False)
-        return {"native_return": {"mean": 0.0, "low": 0, "high": 0, "n": 1}}
+        return summary(0.0)
 
     with_it = fit(trainer(config(4), tmp_path, validate, "a"))
     without = fit(trainer(config(4), tmp_path, None, "b"))
@@ -123,8 +154,56 @@ def test_the_best_checkpoint_is_the_one_that_validated_best(tmp_path):
     assert best.about["seed"] == done.config.seed
     assert "training" not in checkpoint.load(done.best_checkpoint)
     assert not same(best.policy.state_dict(), state(done))
-    validated = [row.get("validation/native_return") for row in done.run.metrics()]
-    assert validated == [None, 1.0, None, 5.0, None, 3.0, None, 4.0]
+    assert validated(done) == {2: 1.0, 4: 5.0, 6: 3.0, 8: 4.0}
+
+
+def test_validation_in_the_background_gives_the_same(tmp_path):
+    here = fit(trainer(config(8), tmp_path, weights_as_score, "a"))
+    beside = trainer(config(8), tmp_path, weights_as_score, "b", background=True)
+    fit(beside)
+    beside.validation.close()
+    assert same(state(here), state(beside))
+    assert validated(here) == validated(beside) and len(validated(here)) == 4
+    best = [load_policy(done.best_checkpoint) for done in (here, beside)]
+    assert same(best[0].policy.state_dict(), best[1].policy.state_dict())
+    assert best[0].about == {**best[1].about, "seconds": best[0].about["seconds"]}
+
+
+def test_what_was_not_yet_judged_is_judged_after_a_resume(tmp_path):
+    straight = fit(trainer(config(8), tmp_path, weights_as_score, "straight"))
+    torn = trainer(config(8), tmp_path, weights_as_score, "torn")
+    torn.validation.judged = lambda wait: []  # as if the other process were very slow
+    save = torn.save
+
+    def dies_after_saving():
+        save()
+        if torn.counters.updates == 4:
+            raise KeyboardInterrupt
+
+    torn.save = dies_after_saving
+    with pytest.raises(KeyboardInterrupt):
+        fit(torn)
+    saved = checkpoint.load(torn.last_checkpoint)
+    assert [s["row"]["updates"] for s in saved["training"]["unjudged"]] == [2, 4]
+    assert validated(torn) == {}
+    resumed = trainer(config(8), tmp_path, weights_as_score, "torn")
+    resumed.load(saved)
+    fit(resumed)
+    assert validated(resumed) == validated(straight) and len(validated(straight)) == 4
+    assert (
+        load_policy(resumed.best_checkpoint).about["updates"]
+        == (load_policy(straight.best_checkpoint).about["updates"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("validate", "message"), [(killed, r"died \(exit code -9\)"), (complains, "no such track")]
+)
+def test_a_failing_validation_process_ends_training(tmp_path, validate, message):
+    broken = trainer(config(8), tmp_path, validate, background=True)
+    with pytest.raises(UserError, match=message):
+        fit(broken)
+    broken.validation.close()
 
 
 def test_the_last_checkpoint_has_the_final_weights(tmp_path):
@@ -179,3 +258,4 @@ def test_a_diverging_run_stops_and_keeps_the_batch(tmp_path):
         fit(broken)
     batch = torch.load(broken.run.path / "nonfinite" / "rank0_5.pt", weights_only=True)
     assert batch["reward"].isnan().any()
+    assert broken.run.metrics()[-1]["diagnostics/non_finite"] == 1.0

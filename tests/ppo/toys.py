@@ -10,7 +10,9 @@ from envs.racing.config import ObservationSpec
 from ppo.config import NetworkConfig
 
 SPEC = ObservationSpec(size=64, grey=True, frame_stack=1, action_repeat=2)
-NETWORK = NetworkConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
+NETWORK = NetworkConfig(
+    channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,), pedals="two"
+)  # fmt: skip
 
 
 def cpu() -> Fabric:
@@ -88,6 +90,7 @@ class ToyEnv(gymnasium.vector.VectorEnv):
     def restore(self, state):
         self.step_count[:] = state["step_count"]
         self.clock[:] = state["clock"]
+        return self._draw()
 
 
 class ToyRace(ToyEnv):

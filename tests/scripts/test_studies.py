@@ -49,7 +49,11 @@ def test_the_parity_study(tmp_path):
     assert float(values["pixels_picture_mean"]) < 3
 
 
-@pytest.mark.parametrize("script", ["bench_env.py", "parity.py", "keep.py", "report.py"])
+@pytest.mark.parametrize(
+    "script",
+    ["ablate.py", "aggregate.py", "bench_env.py", "bench_ppo.py", "figures.py", "parity.py",
+     "profile_ppo.py", "report.py"],
+)  # fmt: skip
 def test_a_misspelt_argument_is_refused(tmp_path, script):
     done, _ = run(tmp_path, script, "quikc=true")
     assert done.returncode == 2
@@ -60,8 +64,3 @@ def test_the_report_is_what_the_records_give(tmp_path):
     assert list(RECORDS.glob("*.json")), "no records are committed"
     done, _ = run(tmp_path, "report.py", "check=true")
     assert done.returncode == 0, done.stderr
-
-
-def test_an_unfinished_run_is_not_kept(tmp_path):
-    done, _ = run(tmp_path, "keep.py", f"run={tmp_path}", "name=x")
-    assert done.returncode == 2 and "not a run directory" in done.stderr

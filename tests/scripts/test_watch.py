@@ -28,7 +28,7 @@ def trained(tmp_path):
     run = tmp_path / "runs" / "ppo" / "a"
     path = run / "checkpoints" / "best.pt"
     path.parent.mkdir(parents=True)
-    checkpoint.save(path, ActorCritic(SPEC, NETWORK), SPEC, NETWORK, {})
+    checkpoint.save(path, ActorCritic(SPEC, NETWORK).state_dict(), SPEC, NETWORK, {})
     return run
 
 

@@ -1,0 +1,40 @@
+"""The ablation study as data: a base and what is changed about it, one thing at a time."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One change of the base.
+
+    Attributes:
+        title: as tables and figures show it.
+        overrides: of train_ppo.py, beside the base's.
+    """
+
+    title: str
+    overrides: tuple[str, ...] = ()
+
+
+BASE = ("env=carracing", "reward=progress", "evaluation.every=0", "evaluation.test_seeds=0-19",
+        "evaluation.test_env=carracing", "video=false", "display=false", "threads=1")  # fmt: skip
+"""Nothing is validated: the last policy is judged, so no choice of a checkpoint hides a bad end."""
+
+VARIANTS: dict[str, Variant] = {
+    "base": Variant("base: repeat 4, stack 4, grey"),
+    "repeat_1": Variant("action repeat 1", ("env.action_repeat=1",)),
+    "repeat_2": Variant("action repeat 2", ("env.action_repeat=2",)),
+    "repeat_8": Variant("action repeat 8", ("env.action_repeat=8",)),
+    "stack_1": Variant("one frame", ("env.frame_stack=1",)),
+    "stack_2": Variant("two frames", ("env.frame_stack=2",)),
+    "colour": Variant("colour", ("env.grey=false",)),
+    "shared_heads": Variant("one MLP for policy and value", ("ppo.network.heads=shared",)),
+    "squash_clip": Variant("clipped, not squashed", ("ppo.network.squash=clip",)),
+    "two_pedals": Variant("gas and brake apart", ("ppo.network.pedals=two",)),
+    "no_bootstrap": Variant("truncation as an end", ("ppo.bootstrap_truncation=false",)),
+    "no_reward_scaling": Variant("rewards not scaled", ("ppo.scale_rewards=false",)),
+    "noise_kept": Variant("noise not faded", ("ppo.network.log_std_final=null",)),
+    "native_reward": Variant("CarRacing's reward", ("reward=native",)),
+    "constant_rate": Variant("constant learning rate", ("ppo.lr_schedule=constant",)),
+}
+"""Budgets are engine ticks, so a longer action repeat has fewer decisions (and updates)."""

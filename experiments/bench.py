@@ -1,0 +1,148 @@
+"""Our PPO under a stopwatch: what scripts/bench_ppo.py and scripts/profile_ppo.py share."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+from hydra import compose, initialize_config_dir
+from torch.utils.flop_counter import FlopCounterMode
+
+from common import cli
+from common.config import CONF_DIR, validate
+from common.records import write_record
+from common.runs import Run, timestamped
+from ppo.config import TrainConfig
+from ppo.evaluate import Driver
+from ppo.trainer import Trainer
+from ppo.training_run import make_env, make_fabric
+
+SEED = 1
+QUICK_POOL = 4
+"""Tracks of a quick part: painting more takes longer than the rest of it."""
+
+Parts = Mapping[str, float]
+"""Seconds by what they went into; `total` is all of them."""
+
+Results = tuple[dict[str, Any], dict[str, Any]]
+"""A part's metrics (numbers or None, by name) and its details (tables, curves)."""
+
+
+class Stopwatch:
+    """Seconds spent inside watched methods since the last `lap`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def watch(self, owner: Any, method: str, name: str) -> None:
+        """Count the time of `owner.method` as `name`, from now on."""
+        inner = getattr(owner, method)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self.seconds[name] += time.perf_counter() - start
+
+        setattr(owner, method, timed)
+
+    def lap(self, task: Callable[[], Any]) -> Parts:
+        """Run `task`; where its time went."""
+        self.seconds.clear()
+        start = time.perf_counter()
+        task()
+        return {"total": time.perf_counter() - start, **self.seconds}
+
+
+def make_trainer(config: TrainConfig, run: Run, env: VectorEnv) -> Trainer:
+    """A trainer on `env`, without validation."""
+    return Trainer(config, run, make_fabric(config), env)
+
+
+class Ours:
+    """This project's trainer, driven rollout by rollout."""
+
+    def __init__(self, config: TrainConfig, run: Run) -> None:
+        self.env = make_env(config)
+        self.trainer = make_trainer(config, run, self.env)
+        self.policy = self.trainer.policy
+        self.watch = Stopwatch()
+        self.watch.watch(self.env, "step", "env")
+        self.watch.watch(self.policy, "decide", "inference")
+        self.watch.watch(self.trainer.algorithm, "update", "update")
+
+    @property
+    def ticks(self) -> int:
+        """Engine ticks so far."""
+        return self.trainer.counters.ticks
+
+    @property
+    def driver(self) -> Driver:
+        """The policy as the evaluator takes it."""
+        return Driver(self.policy, self.trainer.spec)
+
+    def advance(self) -> None:
+        """One rollout and its update."""
+        self.trainer.train_once()
+
+    def loss(self) -> torch.Tensor:
+        """Something to differentiate that depends on all that a row's update computes."""
+        buffer, row = self.trainer.buffer, torch.zeros(1, dtype=torch.long)
+        u = buffer.take("u", row)
+        return sum(x.sum() for x in self.policy(buffer.take("pixels", row), u, u))
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def configuration(*overrides: str, quick: bool) -> TrainConfig:
+    """`train_ppo.py`'s configuration with `overrides`, on the CPU; at its smallest if `quick`."""
+    fixed = ("device=cpu", f"seed={SEED}")
+    small = ["ppo.num_envs=4", "ppo.num_steps=8", "ppo.epochs=1", f"++env.track_pool={QUICK_POOL}"]
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        cfg = compose("train_ppo", [*fixed, *overrides, *(small if quick else ())])
+    return validate(cfg, TrainConfig)
+
+
+def flops(loss: Callable[[], torch.Tensor]) -> dict[str, int]:
+    """Floating-point operations of `loss` and its gradient by kind of layer, counted by torch."""
+    with FlopCounterMode(display=False) as counter:
+        loss().backward()
+    counts: dict[str, int] = defaultdict(int)
+    for operation, count in counter.get_flop_counts()["Global"].items():
+        counts["convolutions" if "conv" in str(operation) else "linear layers"] += count
+    return dict(counts)
+
+
+def measure(
+    script: str, parts: Mapping[str, Callable[[Any, Run], Results]], settings: Any, record: str
+) -> None:
+    """Run `parts` in turn and report: a run directory, the last line and, if asked, the record.
+
+    Args:
+        script: the command's name, which is that of the runs.
+        parts: name -> what measures it, given `settings` and the run.
+        settings: the command's dataclass, with `threads`, `record` and `run_root`.
+        record: the record's name.
+    """
+    torch.set_num_threads(settings.threads)
+    run = Run.create(settings.run_root, timestamped(script), asdict(settings), seeds={"root": SEED})
+    metrics: dict[str, Any] = {}
+    details: dict[str, Any] = {}
+    for name, part in parts.items():
+        measured, details[name] = part(settings, run)
+        metrics |= measured
+        run.write_json("details.json", details)  # after each: a part can take hours
+    if settings.record:
+        write_record(
+            record,
+            command=f"python scripts/{script}.py record=true",
+            settings=asdict(settings),
+            metrics=metrics,
+            details=details,
+        )
+    cli.finish(metrics, run)

@@ -1,0 +1,28 @@
+"""The committed records of training, by what they are for."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from common.records import RECORDS, read_record
+
+BUDGETS = ("budget_49k", "budget_49k_ticks")
+"""Trained with the earlier record's budget, as decisions and as engine ticks."""
+
+
+def trained(directory: Path = RECORDS) -> list[dict[str, Any]]:
+    """The records of trained drivers, those of BUDGETS left out, by name."""
+    names = sorted(path.stem for path in directory.glob("*.json"))
+    records = [read_record(name, directory) for name in names if name not in BUDGETS]
+    return [record for record in records if "decisions" in record["metrics"]]
+
+
+def judged_in(record: Mapping[str, Any], env: str) -> Iterator[tuple[int, list[float]]]:
+    """Training seed and native return per test track of each policy judged in the world `env`."""
+    details = record["details"]
+    if record["settings"]["env"] == env:
+        for row in details.get("seeds", ()):
+            yield row["seed"], row["tracks"]["native_return"]
+    for one in details.get("evaluations", ()):
+        if one["settings"]["env"] == env:
+            yield one["seed"], one["native_return"]

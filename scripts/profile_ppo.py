@@ -1,0 +1,224 @@
+"""Where the training time of our PPO goes, and what other switches would make of it."""
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import truediv
+from shutil import which
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+from common import cli
+from common.runs import Run
+
+if TYPE_CHECKING:
+    from experiments.bench import Results
+
+DESCRIPTION = """Take the training time of PPO with its defaults (CarRacing-v3's game) apart.
+
+    python scripts/profile_ppo.py                  both parts
+    python scripts/profile_ppo.py part=profile     where the time goes, and what bounds it
+    python scripts/profile_ppo.py part=variants    memory formats, precisions, threads, ...
+    python scripts/profile_ppo.py quick=true       both parts at their smallest
+
+profile: collecting is timed by a stopwatch, an update is taken apart by torch's profiler; the rate
+of the convolutions stands beside the best that torch reaches here on sizes that suit it.
+variants: the default network under other switches, in turns, so that what slows the machine slows
+all; ratios are medians over `rounds`, before which one is spent on compiling kernels."""
+
+
+@dataclass
+class Settings:
+    part: Literal["all", "profile", "variants"] = field(
+        default="all", metadata={"help": "one part of the study, or all"}
+    )
+    quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
+    rounds: int = field(default=7, metadata={"help": "measured turns of variants"})
+    threads: int = field(default=2, metadata={"help": "torch's CPU threads"})
+    record: bool = field(
+        default=False, metadata={"help": "keep as experiments/records/ppo_profile.json"}
+    )
+    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+
+    def __post_init__(self) -> None:
+        for name, high in {"rounds": 100, "threads": 256}.items():
+            if not 1 <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is 1 to {high}, not {getattr(self, name)}")
+        if self.record and (self.quick or self.part != "all"):
+            raise ValueError("record=true keeps the whole study: leave out quick and part")
+
+
+OPERATIONS = {
+    "convolutions, backward": "conv.*backward",
+    "convolutions, forward": "conv",
+    "linear layers": "mm|linear",
+    "optimiser": "adam|optimizer|foreach|vector_norm",
+    "gather rows": "index_select",
+    "pixels to float, copies": "copy",
+    "activations": "relu|threshold|clamp_min",
+}
+"""Parts of an update by the names of torch's operations; the first that matches counts."""
+
+
+def profile(settings: Settings, run: Run) -> "Results":
+    """Where training time goes by default, and what bounds it; metrics and details."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    from experiments import bench
+
+    config = bench.configuration("experiment=carracing_900", quick=settings.quick)
+    ours = bench.Ours(config, run)
+    ours.advance()
+    lap = ours.watch.lap(lambda: [ours.advance() for _ in range(3)])
+    algorithm, buffer = ours.trainer.algorithm, ours.trainer.buffer
+    with profiler(activities=[ProfilerActivity.CPU]) as trace:
+        update = ours.watch.lap(lambda: algorithm.update(buffer))["total"]
+    inside: dict[str, float] = dict.fromkeys(OPERATIONS, 0.0)
+    for event in trace.key_averages():
+        part = next((k for k, v in OPERATIONS.items() if re.search(v, event.key.lower())), None)
+        if part:
+            inside[part] += event.self_cpu_time_total / 1e6
+    rows = len(buffer.active_rows()) * ours.trainer.config.ppo.epochs
+    stepping, deciding, updating = (
+        lap[name] / lap["total"] for name in ("env", "inference", "update")
+    )
+    shares = {
+        "collect: environment": stepping,
+        "collect: inference": deciding,
+        "collect: copies, advantages": 1 - stepping - deciding - updating,
+    }
+    shares |= {f"update: {name}": updating * s / update for name, s in inside.items()}
+    shares["update: rest"] = updating * (1 - sum(inside.values()) / update)
+    cli.table(["part", "share of training"], list(shares.items()), "profile")
+
+    convolving = inside["convolutions, forward"] + inside["convolutions, backward"]
+    share = updating * convolving / update
+    achieved = bench.flops(ours.loss)["convolutions"] * rows / convolving / 1e9
+    ours.close()
+    peaks = peak_gflops()
+    others = {k: v for k, v in shares.items() if "convolutions" not in k}
+    largest = max(others, key=lambda name: others[name])
+    print(
+        f"bounded by {'the convolutions' if share > others[largest] else largest}; convolutions "
+        f"are {share:.0%} of training (besides those of inference) at {achieved:.0f} GFLOP/s; here "
+        f"a matrix product reaches {peaks['matmul']:.0f}, a well-shaped convolution "
+        f"{peaks['convolution']:.0f}"
+    )
+    metrics = {"convolution_share": share, "convolution_gflops": achieved,
+               "peak_gflops": max(peaks.values())}  # fmt: skip
+    return metrics, {"shares": shares, "peak_gflops": peaks, "laps": lap}
+
+
+def peak_gflops(times: int = 10) -> dict[str, float]:
+    """The best rates that torch reaches here in float32, on sizes that suit it."""
+    import torch
+
+    from experiments.bench import Stopwatch
+
+    side, channels, size = 1536, 64, 34
+    a = torch.rand(side, side)
+    x = torch.rand(32, channels, size, size).to(memory_format=torch.channels_last)
+    weight = torch.rand(channels, channels, 3, 3).to(memory_format=torch.channels_last)
+    work = {
+        "matmul": (lambda: a @ a, 2 * side**3),
+        "convolution": (
+            lambda: torch.nn.functional.conv2d(x, weight),
+            2 * len(x) * weight.numel() * (size - 2) ** 2,
+        ),
+    }
+    watch = Stopwatch()
+    return {
+        name: count / min(watch.lap(task)["total"] for _ in range(times)) / 1e9
+        for name, (task, count) in work.items()
+    }
+
+
+def variants(settings: Settings, run: Run) -> "Results":
+    """Our default network under other switches, in turns; metrics and details."""
+    import torch
+
+    from experiments import bench
+    from ppo.training_run import make_env
+
+    # A quarter of the default rollout, with minibatches of the default size.
+    sizes = () if settings.quick else ("ppo.num_steps=32", "ppo.minibatches=2", "ppo.epochs=1")
+    make = partial(bench.configuration, "experiment=carracing_900", *sizes, quick=settings.quick)
+    base = make()
+    env, count = make_env(base), base.ppo.num_envs * base.ppo.num_steps
+    other = 1 if settings.threads > 1 else 2
+    configs = {"default": base, "contiguous": base, "bf16": make("precision=bf16-mixed")}
+    for size in sorted({32, 64, 128, 256} - {base.ppo.micro_batch}):
+        configs[f"micro_batch_{size}"] = make(f"ppo.micro_batch={size}")
+    if not settings.quick:
+        configs[f"threads_{other}"] = base
+        if any(map(which, ("c++", "g++", "clang++"))):
+            configs["compile"] = base
+        else:
+            print("variants: compile is left out, it needs a C++ compiler")
+    trainers = {name: bench.make_trainer(config, run, env) for name, config in configs.items()}
+    trainers["contiguous"].policy.to(memory_format=torch.contiguous_format)
+    trainers["contiguous"].policy.encoder.register_forward_pre_hook(channels_first)
+    if compiled := trainers.get("compile"):
+        compiled.policy.compile()
+        compiled.policy.decide = torch.compile(compiled.policy.decide)
+    watch, first = bench.Stopwatch(), {}
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in trainers}
+    for number in range(settings.rounds + 1):
+        for name, trainer in trainers.items():
+            torch.set_num_threads(other if name == f"threads_{other}" else settings.threads)
+            trainer.collector.reset()
+            collect = watch.lap(trainer.collector.collect)["total"]
+            trainer.collector.finish(base.ppo.gamma, base.ppo.lam, None)
+            update = watch.lap(lambda t=trainer: t.algorithm.update(t.buffer))["total"]
+            if number:
+                rates[name].append((count * base.ppo.epochs / update, count / collect))
+            else:
+                first[name] = collect + update
+        print(f"variants: round {number} of {settings.rounds}", flush=True)
+    torch.set_num_threads(settings.threads)
+    env.close()
+    updates, collects = ({name: [pair[i] for pair in pairs] for name, pairs in rates.items()}
+                         for i in (0, 1))  # fmt: skip
+    table = {
+        name: {
+            "samples_per_second": median(updates[name]),
+            "decisions_per_second": median(collects[name]),
+            "update_ratio": median(map(truediv, updates[name], updates["default"])),
+            "collect_ratio": median(map(truediv, collects[name], collects["default"])),
+            "first_seconds": first[name],
+        }
+        for name in rates
+    }
+    columns = ["variant", "update rows/s", "decisions/s", "x update", "x decisions", "1st round s"]
+    cli.table(columns, [[name, *row.values()] for name, row in table.items()], "variants")
+    faster = [name for name, row in table.items() if row["update_ratio"] > 1.1]
+    print("updates more than 10 % faster than by default:", ", ".join(faster) or "none")
+    metrics = {
+        f"update_ratio_{name}": row["update_ratio"]
+        for name, row in table.items()
+        if name != "default"
+    }
+    return metrics, {"variants": table}
+
+
+def channels_first(_: Any, inputs: tuple[Any]) -> tuple[Any]:
+    """Pixels in the order that the encoder turns into contiguous (n, channels, height, width)."""
+    return (inputs[0].permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),)
+
+
+PARTS = {"profile": profile, "variants": variants}
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    chosen = PARTS if settings.part == "all" else {settings.part: PARTS[settings.part]}
+    if settings.quick:
+        settings = replace(settings, rounds=1)
+    from experiments import bench
+
+    bench.measure("profile_ppo", chosen, settings, record="ppo_profile")
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,73 @@
+"""The report says what the records say, with seeds and tracks told apart."""
+
+import pytest
+
+from common.errors import UserError
+from scripts.report import documents, facts, filled, report, tables
+from tests.scripts.small_records import write_ablations, write_speeds, write_training
+
+
+def test_seeds_have_rows_and_the_best_is_named(tmp_path):
+    write_training(tmp_path, "carracing")
+    write_training(tmp_path, "drive", seeds=1, env="race")
+    text = report(tmp_path)
+    assert "| carracing (gymnasium_carracing, 3 tracks, 3 seeds) | 300 / 75 |" in text
+    assert "| carracing, seed 2 | 300 / 75 | 60 | 816" in text
+    assert "| carracing, over tracks |" in text
+    assert "drive (race, 3 tracks)" in text and "drive, seed 1" not in text
+    assert "best seed 2 (by validation native_return, not by any test track)" in text
+    assert "on 3 tracks, 3 seeds after 1.0 minutes" in facts(tmp_path)
+
+
+def test_budgets_stand_beside_the_earlier_record_and_not_among_the_drivers(tmp_path):
+    write_training(tmp_path, "budget_49k")
+    write_training(tmp_path, "budget_49k_ticks")
+    text = report(tmp_path)
+    assert "## Driving" not in text and facts(tmp_path) == ""
+    section = text.partition("## With the earlier record's budget")[2]
+    assert "| 0.5551 | 0.036 |" in section
+    assert "budget_49k (" in section and "budget_49k_ticks (" in section
+
+
+def test_ablations_and_speeds(tmp_path):
+    write_ablations(tmp_path)
+    write_speeds(tmp_path)
+    text = report(tmp_path)
+    assert "| the colour | 0.725 [" in text and "| -0.125 [" in text
+    assert "| ratio | 12 |" in text
+    assert "| speed: sides | steps_per_second |\n|---|---|\n| ours | 1800 |" in text
+    assert "speed: rounds" not in text  # single rounds stay in the record
+
+
+def test_tables_take_any_depth_and_missing_cells():
+    found = tables({"a": {"x": {"p": 1.0}, "y": {"q": None, "p": "text"}}, "b": {"n": True}})
+    assert found == [
+        "| a | p | q |\n|---|---|---|\n| x | 1 |  |\n| y | text |  |",
+        "| b |  |\n|---|---|\n| n | yes |",
+    ]
+
+
+def test_marked_parts_are_filled_and_broken_marks_refused():
+    text = "a <!-- facts:begin -->old<!-- facts:end --> b"
+    once = filled(text, "facts", "new", "README.md")
+    assert once == "a <!-- facts:begin -->\nnew\n<!-- facts:end --> b"
+    assert filled(once, "facts", "new", "README.md") == once
+    begin, end = "<!-- facts:begin -->", "<!-- facts:end -->"
+    for broken in ("", begin, end + begin, begin + end + begin + end):
+        with pytest.raises(UserError, match=r"README\.md needs one <!-- facts:begin -->"):
+            filled(broken, "facts", "new", "README.md")
+
+
+def test_the_documents_of_a_tree(tmp_path):
+    (tmp_path / "README.md").write_text("<!-- facts:begin --><!-- facts:end -->")
+    records = tmp_path / "records"
+    records.mkdir()
+    assert {path.name for path in documents(tmp_path, records)} == {"README.md", "REPORT.md"}
+    prose = tmp_path / "docs" / "ppo.md"
+    prose.parent.mkdir()
+    prose.write_text("Why: <!-- ablations:begin --><!-- ablations:end --> so.")
+    assert "Not run yet" in documents(tmp_path, records)[prose]
+    write_ablations(records)
+    assert "| the colour | 0.725 [" in documents(tmp_path, records)[prose]
+    prose.write_text("no marks, nothing to fill")
+    assert prose not in documents(tmp_path, records)
