@@ -36,11 +36,13 @@ class NetworkConfig:
             that learned with much noise drives worse, not better, without it: the noise has to fade
             while it can still adapt.
         log_std_fade: share of the budget after which log_std_final is reached.
-        pedals: one is a signed pedal, gas above zero and brake below: no noise presses both, and
-            a driver learns to brake. two has gas and brake apart, CarRacing's own action space.
+        pedals: one is a signed pedal, gas above zero and its square the brake below, so that no
+            noise presses both and a driver learns to brake; two has gas and brake apart,
+            CarRacing's own action space.
         initial_action: steer, gas and brake of the untrained deterministic policy (one pedal: gas
-            less brake). Half gas and half brake, the middle of their range, would stand still and
-            never see a reward.
+            less brake). Slow enough to stay on the road at first, and to see what steering does;
+            half gas and half brake, the middle of their range, would stand still and never see a
+            reward.
     """
 
     channels: tuple[int, ...] = (16, 32, 32)
@@ -54,9 +56,9 @@ class NetworkConfig:
     log_std_min: float = -4.0
     log_std_max: float = -1.0
     log_std_final: float | None = -2.5
-    log_std_fade: float = 1.0
+    log_std_fade: float = 0.7
     pedals: Literal["one", "two"] = "one"
-    initial_action: tuple[float, float, float] = (0.0, 0.4, 0.05)
+    initial_action: tuple[float, float, float] = (0.0, 0.12, 0.02)
 
     def __post_init__(self) -> None:
         _require(
@@ -133,7 +135,7 @@ class PPOConfig:
     micro_batch: int = 64
     learning_rate: float = 5e-4
     lr_schedule: Literal["linear", "constant", "adaptive"] = "linear"
-    lr_final: float = 0.0
+    lr_final: float = 0.1
     desired_kl: float = 0.01
     gamma: float = 0.99
     lam: float = 0.95
