@@ -1,7 +1,7 @@
-"""Experiments as data, and what turns finished runs into results: averages over training seeds, the
-ablation study's variants, model cards, figures, our trainer under a stopwatch and the published numbers
-to compare with.
+"""Experiments as data, and what turns finished runs into results.
 
-`records/` holds the committed results and `checkpoints/` the committed drivers. Import the modules
-by name, for example `from experiments.finished import FinishedRun`.
+Averages over training seeds, the ablation study's variants, model cards, figures, our trainer under
+a stopwatch and the published numbers to compare with. `records/` holds the committed results and
+`checkpoints/` the committed drivers. Import the modules by name, for example
+`from experiments.finished import FinishedRun`.
 """

@@ -94,6 +94,26 @@ def make_env(config: TrainConfig, rank: int = 0) -> gymnasium.vector.VectorEnv:
     )
 
 
+def make_validation(config: TrainConfig) -> Validation | None:
+    """What judges snapshots while training; None where it is switched off."""
+    if not config.evaluation.every:
+        return None
+    env, direction = config.validation_world
+    validate = functools.partial(
+        _validate,
+        seeds=config.evaluation.validation_seeds(),
+        env=env,
+        direction=direction,
+        threads=config.evaluation.threads,
+    )
+    background = config.evaluation.background
+    return Validation(validate, config.env.observation, config.ppo.network, background)
+
+
+def _validate(driver: Driver, seeds: list[int], **options: Any) -> Mapping[str, Any]:
+    return evaluator.evaluate(driver, seeds, **options).summary
+
+
 def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[str, Any]:
     display = Display(config.total_timesteps, config.display, fabric.is_global_zero)
     display.say(f"run {run.path}")
@@ -107,7 +127,7 @@ def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[
             "tracks": config.env.tracks,
             "evaluator": evaluator.EVALUATOR_HASH,
         }
-        validation = _validation(config)
+        validation = make_validation(config)
         trainer = Trainer(
             config, run, fabric, env, validation=validation, mirror=mirror, about=about
         )
@@ -167,25 +187,6 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
         record_video(driver, video, env=env, track_seed=seeds[0], direction=direction)
         results["video"] = str(video)
     return results
-
-
-def _validation(config: TrainConfig) -> Validation | None:
-    if not config.evaluation.every:
-        return None
-    env, direction = config.validation_world
-    validate = functools.partial(
-        _validate,
-        seeds=config.evaluation.validation_seeds(),
-        env=env,
-        direction=direction,
-        threads=config.evaluation.threads,
-    )
-    background = config.evaluation.background
-    return Validation(validate, config.env.observation, config.ppo.network, background)
-
-
-def _validate(driver: Driver, seeds: list[int], **options: Any) -> Mapping[str, Any]:
-    return evaluator.evaluate(driver, seeds, **options).summary
 
 
 def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -> Run:

@@ -16,24 +16,27 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Take the training time of PPO with its defaults (CarRacing-v3's game) apart.
 
-    python scripts/profile_ppo.py                  both parts
+    python scripts/profile_ppo.py                  all parts
     python scripts/profile_ppo.py part=profile     where the time goes, and what bounds it
     python scripts/profile_ppo.py part=variants    memory formats, precisions, threads, ...
-    python scripts/profile_ppo.py quick=true       both parts at their smallest
+    python scripts/profile_ppo.py part=validation  what validating beside training costs it
+    python scripts/profile_ppo.py quick=true       all parts at their smallest
 
 profile: collecting is timed by a stopwatch, an update is taken apart by torch's profiler; the rate
 of the convolutions stands beside the best that torch reaches here on sizes that suit it.
 variants: the default network under other switches, in turns, so that what slows the machine slows
-all; ratios are medians over `rounds`, before which one is spent on compiling kernels."""
+all; ratios are medians over `rounds`, before which one is spent on compiling kernels.
+validation: stretches of `evaluation.every` ticks of training with one validation in the background
+and without, in turns."""
 
 
 @dataclass
 class Settings:
-    part: Literal["all", "profile", "variants"] = field(
+    part: Literal["all", "profile", "variants", "validation"] = field(
         default="all", metadata={"help": "one part of the study, or all"}
     )
     quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
-    rounds: int = field(default=7, metadata={"help": "measured turns of variants"})
+    rounds: int = field(default=7, metadata={"help": "measured turns of variants and validation"})
     threads: int = field(default=2, metadata={"help": "torch's CPU threads"})
     record: bool = field(
         default=False, metadata={"help": "keep as experiments/records/ppo_profile.json"}
@@ -165,7 +168,9 @@ def variants(settings: Settings, run: Run) -> "Results":
     watch, first = bench.Stopwatch(), {}
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in trainers}
     for number in range(settings.rounds + 1):
-        for name, trainer in trainers.items():
+        # Another one first each time: who follows whom matters to the caches.
+        start = number % len(trainers)
+        for name, trainer in [*trainers.items()][start:] + [*trainers.items()][:start]:
             torch.set_num_threads(other if name == f"threads_{other}" else settings.threads)
             trainer.collector.reset()
             collect = watch.lap(trainer.collector.collect)["total"]
@@ -202,12 +207,50 @@ def variants(settings: Settings, run: Run) -> "Results":
     return metrics, {"variants": table}
 
 
+def validation(settings: Settings, run: Run) -> "Results":
+    """What a validation in the background costs the training beside it; metrics and details."""
+    from experiments import bench
+    from ppo.training_run import make_validation
+    from ppo.validation import Snapshot
+
+    small = ("evaluation.validation_tracks=1", "evaluation.every=64") if settings.quick else ()
+    config = bench.configuration("experiment=carracing_900", *small, quick=settings.quick)
+    ours, beside = bench.Ours(config, run), make_validation(config)
+    weights = {name: value.clone() for name, value in ours.policy.state_dict().items()}
+
+    def stretch() -> None:
+        until = ours.ticks + config.evaluation.every
+        while ours.ticks < until:
+            ours.advance()
+
+    seconds: dict[str, list[float]] = {"without": [], "with": []}
+    for number in range(settings.rounds + 1):
+        for name in ("without", "with") if number % 2 else ("with", "without"):
+            before = ours.ticks
+            if name == "with":
+                beside.submit(Snapshot({}, weights))
+            lap = ours.watch.lap(stretch)["total"] / (ours.ticks - before)
+            beside.judged(wait=True)
+            if number:
+                seconds[name].append(lap)
+        print(f"validation: round {number} of {settings.rounds}", flush=True)
+    beside.close()
+    ours.close()
+    costs = [a / b - 1 for a, b in zip(seconds["with"], seconds["without"], strict=True)]
+    cost = median(costs)
+    print(
+        f"validating {config.evaluation.validation_tracks} tracks every "
+        f"{config.evaluation.every:,} ticks makes training {cost:.1%} slower"
+    )
+    return {"validation_cost": cost}, {"seconds_per_tick": seconds, "cost": costs}
+
+
 def channels_first(_: Any, inputs: tuple[Any]) -> tuple[Any]:
     """Pixels in the order that the encoder turns into contiguous (n, channels, height, width)."""
     return (inputs[0].permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),)
 
 
-PARTS = {"profile": profile, "variants": variants}
+PARTS = {"profile": profile, "variants": variants, "validation": validation}
 
 
 def main() -> None:

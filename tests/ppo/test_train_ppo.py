@@ -15,13 +15,15 @@ import pytest
 import torch
 
 from common.files import read_json, read_jsonl
+from ppo.evaluate import load_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (
     "ppo.num_envs=4", "ppo.num_steps=8", "ppo.minibatches=2", "ppo.epochs=1",
     "ppo.network.channels=[4,8,8]", "ppo.network.hidden=[16]", "total_timesteps=512",
     "checkpoint_every=128", "evaluation.every=256", "evaluation.validation_tracks=1",
-    "evaluation.test_seeds=3-4", "env.track_pool=4", "env.size=64", "threads=1", "video=false",
+    "evaluation.test_seeds=3-4", "evaluation.background=false", "env.track_pool=4", "env.size=64",
+    "threads=1", "video=false",
 )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def test_a_run_leaves_everything_behind(run):
     assert result["evaluator"] == read_json(path / "manifest.json")["evaluator"]
     assert result["checkpoint"] == "checkpoints/best.pt"
     rows = read_jsonl(path / "metrics.jsonl")
-    assert [row["ticks"] for row in rows] == [128, 256, 384, 512]
+    assert [row["ticks"] for row in rows if "ppo/entropy" in row] == [128, 256, 384, 512]
     assert [row["ticks"] for row in rows if "validation/progress" in row] == [256, 512]
     assert {"reward/progress", "reward/time"} <= rows[0].keys()
     assert not list(path.parent.parent.glob("outputs"))  # none of Hydra's own directories
@@ -92,37 +94,57 @@ def test_the_script_measures_what_training_measured(run):
         first["summary"]["native_return"]["mean"], abs=0.5
     )
     assert again["checkpoint_sha256"] == first["checkpoint_sha256"]
+    assert [d["failed"] for d in again["diagnostics"]] == [
+        d["failed"] for d in first["diagnostics"]
+    ]
     assert "off_track_rate" in done.stdout
 
 
-def test_a_killed_run_resumes_to_the_same_weights(run, tmp_path):
+# Where a run dies in its third update (writing: fourth): what is replaced by sudden death.
+DEATHS = {
+    "collecting": "env.RacingVectorEnv.step",
+    "learning": "algorithm.PPO._step",
+    "writing a checkpoint": "files.os.replace",
+    "validating": "trainer.Trainer._due",
+}
+KILLER = """
+import os, sys
+import common.files as files, envs.racing.vector_env as env
+import ppo.algorithm as algorithm, ppo.trainer as trainer
+train_once = trainer.Trainer.train_once
+def third(self):
+    if self.counters.updates == {updates}:
+        {target} = lambda *_, **__: os.kill(os.getpid(), 9)
+    return train_once(self)
+trainer.Trainer.train_once = third
+import train_ppo
+train_ppo.main()
+"""
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_run_killed_at_any_moment_resumes_to_the_same_weights(run, tmp_path, death):
     whole, _ = run
-    # Stops in the middle of things: the first two checkpoints are written, then the process dies.
-    killer = (
-        "import os, sys, ppo.trainer as t\n"
-        "save = t.Trainer.save\n"
-        "def dying(self):\n"
-        "    if self.counters.updates == 3: os.kill(os.getpid(), 9)\n"
-        "    save(self)\n"
-        "t.Trainer.save = dying\n"
-        "import train_ppo; train_ppo.main()\n"
-    )
+    killer = KILLER.format(target=DEATHS[death], updates=3 if "writing" in death else 2)
     done = subprocess.run(
         [sys.executable, "-c", killer, "name=torn", f"run_root={tmp_path}", *TINY],
         cwd=ROOT, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == -9, done.stdout + done.stderr
     torn = tmp_path / "torn"
-    assert len(read_jsonl(torn / "metrics.jsonl")) == 3
+    saved = {"writing a checkpoint": 384}.get(death, 256)
     resumed = command("train_ppo.py", f"resume={torn}", cwd=tmp_path)
-    assert "resuming after 256 ticks" in resumed.stdout
+    assert f"resuming after {saved} ticks" in resumed.stdout
     assert last_line(resumed)["ticks"] == "512"
     first, second = (
         torch.load(path / "checkpoints" / "last.pt", weights_only=True) for path in (whole, torn)
     )
     for name, weights in first["policy"].items():
         assert torch.equal(weights, second["policy"][name]), name
-    assert [row["ticks"] for row in read_jsonl(torn / "metrics.jsonl")] == [128, 256, 384, 512]
+    rows = read_jsonl(torn / "metrics.jsonl")
+    assert [row["ticks"] for row in rows if "ppo/entropy" in row] == [128, 256, 384, 512]
+    best = [load_policy(path).about["ticks"] for path in (whole, torn)]
+    assert best[0] == best[1]
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,18 @@ def test_variants_are_compared_with_the_default(tmp_path):
     assert "variants: round 1 of 1" in done.stdout
 
 
+def test_validation_is_compared_with_training_alone(tmp_path):
+    _, result, details = measured(tmp_path, "validation")
+    seconds = details["seconds_per_tick"]
+    assert len(seconds["with"]) == len(seconds["without"]) == 1
+    expected = seconds["with"][0] / seconds["without"][0] - 1
+    assert result["validation_cost"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["part=speed"], "variants"),
+        (["part=speed"], "validation"),
         (["rounds=0"], "rounds is 1 to 100, not 0"),
         (["threads=1000"], "threads is 1 to 256, not 1000"),
         (["num_envs=8"], "num_envs"),
