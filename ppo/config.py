@@ -125,6 +125,10 @@ class PPOConfig:
         bootstrap_truncation: value the state that a time limit cut off (Pardo et al. 2018); false
             takes it for an ending worth nothing, a known mistake kept for comparison.
         scale_rewards: divide rewards by the running std of discounted returns.
+        weight_average: decay per update of an exponential average of the weights, which is what is
+            judged and kept to drive with; training goes on with the weights themselves. Single
+            updates leave a good driver now and then, their average hardly does (Polyak and Juditsky
+            1992). 0 judges the weights themselves.
         max_nonfinite: skipped updates in a row until training stops.
     """
 
@@ -147,6 +151,7 @@ class PPOConfig:
     target_kl: float | None = None
     bootstrap_truncation: bool = True
     scale_rewards: bool = True
+    weight_average: float = 0.9
     max_nonfinite: int = 5
     network: NetworkConfig = field(default_factory=NetworkConfig)
 
@@ -154,6 +159,7 @@ class PPOConfig:
         for name in ("num_envs", "num_steps", "epochs", "minibatches", "micro_batch"):
             value = getattr(self, name)
             _require(1 <= value <= 1_000_000, f"{name} is 1 to 10^6, not {value}")
+        _require(0 <= self.weight_average < 1, "weight_average is at least 0 and below 1")
         _require(self.max_nonfinite >= 1, "max_nonfinite is at least 1")
         _require(
             self.minibatches <= self.num_envs * self.num_steps,
@@ -195,7 +201,7 @@ class EvaluationConfig:
     direction: Literal["ccw", "cw"] | None = None
     every: int = 100_000
     background: bool = True
-    validation_tracks: int = 20
+    validation_tracks: int = 50
     metric: Literal["native_return", "progress"] = "native_return"
     test_seeds: str | int = "0-19"
     threads: int = 1

@@ -94,6 +94,7 @@ class Trainer:
             fabric.autocast,
             config.ppo.bootstrap_truncation,
         )
+        self.averaged = _copied(self.policy.state_dict())
         self.scaler = None
         if config.ppo.scale_rewards:
             self.scaler = ReturnScaler(n_streams, config.ppo.gamma, self._gather_moments)
@@ -141,6 +142,7 @@ class Trainer:
         self.learning_rate = scheduled_rate(ppo, elapsed, self.learning_rate, self.last_kl)
         self.algorithm.set_learning_rate(self.learning_rate)
         metrics = self.algorithm.update(self.buffer)
+        self._average()
         self.last_kl = metrics.get("approx_kl", self.last_kl)
         ended = time.perf_counter()
         ticks, decisions, episodes = self._totals(stats)
@@ -170,6 +172,7 @@ class Trainer:
         if self.fabric.is_global_zero:
             training = {
                 "counters": dataclasses.asdict(self.counters),
+                "weights": self.policy.state_dict(),
                 "optimiser": self.algorithm.optimiser.state_dict(),
                 "moments": self.scaler.moments.state_dict() if self.scaler else None,
                 "learning_rate": self.learning_rate,
@@ -180,12 +183,13 @@ class Trainer:
                 "streams": streams,
             }
             counters = dataclasses.asdict(self.counters)
-            self._write(self.last_checkpoint, self.policy.state_dict(), counters, training)
+            self._write(self.last_checkpoint, self.averaged, counters, training)
 
     def load(self, content: Mapping[str, Any]) -> None:
         """Continue from a loaded last.pt of the same configuration."""
         state = content["training"]
-        self.policy.load_state_dict(content["policy"])
+        self.policy.load_state_dict(state["weights"])
+        self.averaged = _copied(content["policy"])
         self.algorithm.optimiser.load_state_dict(state["optimiser"])
         self.counters = Counters(**state["counters"])
         self.learning_rate, self.last_kl = state["learning_rate"], state["last_kl"]
@@ -226,6 +230,11 @@ class Trainer:
         random.setstate(state["global"]["python"])
         self.algorithm.skipped_in_a_row = state["skipped"]
 
+    def _average(self) -> None:
+        """Move the averaged weights towards those of the last update."""
+        for name, weight in _copied(self.policy.state_dict()).items():
+            self.averaged[name].lerp_(weight, 1 - self.config.ppo.weight_average)
+
     def _due(self, last: int, every: int) -> bool:
         """Whether `every` more ticks have passed since `last`, or the budget is spent."""
         if not every:
@@ -242,9 +251,8 @@ class Trainer:
             self.counters.validated = self.counters.ticks
             if self.validation is not None and self.fabric.is_global_zero:
                 kept = {k: v for k, v in row.items() if k.startswith("episode/")}
-                weights = {k: v.to("cpu", copy=True) for k, v in self.policy.state_dict().items()}
                 counters = dataclasses.asdict(self.counters)
-                self.validation.submit(Snapshot(counters | kept, weights))
+                self.validation.submit(Snapshot(counters | kept, _copied(self.averaged)))
         if self.validation is not None:
             for snapshot, summary in self.validation.judged(wait=self._finished):
                 self._compare(snapshot, summary, display)
@@ -340,3 +348,8 @@ class Trainer:
 
     def _gather_moments(self, own: RunningMoments) -> list[RunningMoments]:
         return [RunningMoments(**state) for state in self._gather(own.state_dict())]
+
+
+def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}

@@ -156,6 +156,8 @@ class RewardConfig:
 
     Attributes:
         tile: per lap's worth of tiles first touched (CarRacing pays 1000).
+        missed_tile: per tile of the first lap that the car drives past without touching it: with
+            one of them missing CarRacing-v3 does not end the lap, and the clock runs on.
         progress: per lap of credited arc length (see `progress.py`).
         finish: once, when the last lap is complete.
         time: every tick.
@@ -180,6 +182,7 @@ class RewardConfig:
     """
 
     tile: float = 0.0
+    missed_tile: float = 0.0
     progress: float = 1000.0
     finish: float = 0.0
     time: float = -0.1

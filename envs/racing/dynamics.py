@@ -127,6 +127,9 @@ CAR = np.dtype(
         ("tick", "i4"),
         ("tiles_visited", "i4"),
         ("tiles_paid", "i4"),
+        ("first_tile", "i4"),  # under the car at the start
+        ("tiles_passed", "i4"),  # of the first lap, behind the car for good
+        ("tiles_missed", "i4"),  # of those, never touched
         ("off_ticks", "i4"),  # ticks with all wheels off
         ("off_run", "i4"),  # the current run of them
         ("slow_run", "i4"),

@@ -21,7 +21,7 @@ from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, touch
 from envs.racing.kernel import kernel
 from envs.racing.pool import HANDLE, PaintedTrack, open_track
-from envs.racing.progress import foot, update
+from envs.racing.progress import foot, pass_tiles, update
 from envs.racing.render import LUT_SIZE, draw, fresh_lut, make_look
 from envs.racing.rewards import TERMS, Rules, coefficients, corner_angle, settle
 from envs.racing.texture import TILE_CODE
@@ -52,8 +52,25 @@ def _tick(cars, wheels, a, track, visited, painted, lut, look, k, rules, grips, 
     touched = touch(car, four, track, visited, painted, lut, TILE_CODE, look.road_value)
     move(car, action[0])
     x, y = origin_x(car), origin_y(car)
+    missed = car.tiles_missed
     update(car, track, x, y, touched)
-    settle(car, four, track, k, rules, action[0], action[2], speed_before, arc_before, x, y, terms)
+    pass_tiles(car, track, visited)
+    missed = car.tiles_missed - missed
+    settle(
+        car,
+        four,
+        track,
+        k,
+        rules,
+        action[0],
+        action[2],
+        speed_before,
+        arc_before,
+        missed,
+        x,
+        y,
+        terms,
+    )
 
 
 @kernel
@@ -123,6 +140,7 @@ def _reset(which, cars, wheels, handles, visited, painted, luts, look):
             angle = track.points[at, 0]
             x = track.points[at, 1] + side * math.cos(angle)
             y = track.points[at, 2] + side * math.sin(angle)
+            car.first_tile = at
             start = track.tile_s[at]
             car.s, car.lateral, car.curvature = foot(
                 track.centreline, track.samples, track.length, start, x, y

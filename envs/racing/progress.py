@@ -33,6 +33,8 @@ CATCH_UP = 1.1
 above 1 since curvature varies within a tick."""
 CATCH_UP_SLACK = 0.02
 """Units on top of that: turning moves the hull's origin about the centre of mass."""
+PASSED = 6.0
+"""Units by which a tile's middle lies behind the car when no wheel can touch it any more."""
 MAX_STEP = 4.0
 """Units by which a foot may move in a tick: twice what the fastest car drives."""
 
@@ -123,3 +125,14 @@ def update(car, track, x, y, touched):
     car.curvature = curvature
     car.arc += gain
     car.arc_delta += gain
+
+
+@kernel
+def pass_tiles(car, track, visited):
+    """Count the tiles of the first lap that the car has left behind, and those it never touched."""
+    while car.tiles_passed < track.count:
+        tile = (car.first_tile + car.tiles_passed) % track.count
+        if wrap(car.s - track.tile_s[tile], track.length) <= PASSED:
+            break
+        car.tiles_missed += visited[tile] == 0
+        car.tiles_passed += 1

@@ -21,6 +21,7 @@ from envs.racing.track import LOOKAHEAD, PLAYFIELD
 
 TERMS = (
     "tile",
+    "missed_tile",
     "progress",
     "finish",
     "time",
@@ -39,6 +40,7 @@ TERMS = (
 )
 (
     TILE,
+    MISSED_TILE,
     PROGRESS,
     FINISH,
     TIME,
@@ -86,10 +88,13 @@ def corner_angle(track, s):
 
 
 @kernel
-def settle(car, wheels, track, k, rules, steer, brake, speed_before, arc_before, x, y, terms):
+def settle(
+    car, wheels, track, k, rules, steer, brake, speed_before, arc_before, missed, x, y, terms
+):
     """Pay one tick, count what the metrics need, and decide whether the episode ends.
 
     Args:
+        missed: tiles that the car has driven past in this tick without ever touching them.
         terms: (len(TERMS),) float64, added to.
     """
     car.tick += 1
@@ -126,6 +131,7 @@ def settle(car, wheels, track, k, rules, steer, brake, speed_before, arc_before,
     for i in range(len(terms)):
         before += terms[i]
     terms[TILE] += k.tile * tiles
+    terms[MISSED_TILE] += k.missed_tile * missed
     terms[PROGRESS] += k.progress * (car.arc - arc_before) / track.length
     terms[TIME] += k.time
     if off:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envs.racing.config import RewardConfig
 from envs.racing.dynamics import DT, MAX_SPEED
 from envs.racing.pool import PaintedTrack
 from envs.racing.progress import FULL_CREDIT, NO_CREDIT
@@ -314,3 +315,36 @@ def test_standing_still_keeps_the_foot():
     assert arc(engine) == pytest.approx(0, abs=1e-6)
     assert engine.cars["s"][0, 0] == pytest.approx(100.0, abs=1e-3)
     assert engine.cars["lateral"][0, 0] == pytest.approx(3.0, abs=0.05)
+
+
+@pytest.mark.parametrize("direction", ["ccw", "cw"])
+def test_tiles_left_behind_untouched_are_counted_once(direction):
+    engine = engine_on(painted(0, direction), reward=RewardConfig(missed_tile=-8.0))
+    track, car = engine.tracks[0].track, engine.cars[0, 0]
+    # Beside the road for 30 units, and back onto it by a smooth curve on either side.
+    s = np.arange(0, 1.2 * track.length, 1.0)
+    bump = np.interp(s, [80, 100, 130, 150], [0, 1, 1, 0])
+    lap = s < track.length
+    x, y, _ = at(track, s, (track.half_width + 3) * np.where(lap, bump, 0.0))
+    carry(engine, x[s < 90], y[s < 90])
+    assert car["tiles_missed"] == 0
+    assert car["tiles_passed"] == pytest.approx(90 / track.length * len(track), abs=4)
+    carry(engine, x[lap][90:], y[lap][90:])
+    missed = len(track) - car["tiles_visited"]
+    assert 30 / 3.5 - 2 <= missed <= 45 / 3.5
+    carry(engine, x[~lap], y[~lap])
+    assert car["tiles_passed"] == len(track)
+    assert car["tiles_missed"] == missed, "the second lap is not counted"
+
+
+def test_a_missed_tile_is_paid_when_it_is_left_behind():
+    engine = engine_on(painted(0), reward=RewardConfig(progress=0, time=0, missed_tile=-8.0))
+    track = engine.tracks[0].track
+    s = np.arange(0, 60.0, 1.0)
+    x, y, _ = at(track, s, np.interp(s, [0, 20], [0, track.half_width + 3]))
+    paid = 0.0
+    for k in range(1, len(s)):
+        carry(engine, x[k - 1 : k + 1], y[k - 1 : k + 1])
+        paid += engine.rewards[0, 0]
+    assert engine.cars["tiles_missed"][0, 0] > 5
+    assert paid == -8 * engine.cars["tiles_missed"][0, 0]

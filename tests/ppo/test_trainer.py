@@ -13,7 +13,7 @@ from ppo import checkpoint
 from ppo.config import EvaluationConfig, PPOConfig, TrainConfig
 from ppo.display import Display
 from ppo.evaluate import load_policy
-from ppo.trainer import Trainer
+from ppo.trainer import Trainer, _copied
 from ppo.validation import Validation
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, cpu
 
@@ -91,9 +91,9 @@ def validated(trainer):
     return {row["updates"]: row[key] for row in rows if key in row}
 
 
-@pytest.mark.parametrize("schedule", ["linear", "adaptive"])
-def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, schedule):
-    settings = config(ppo=replace(PPO, lr_schedule=schedule))
+@pytest.mark.parametrize("changes", [{}, {"lr_schedule": "adaptive", "weight_average": 0.7}])
+def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, changes):
+    settings = config(ppo=replace(PPO, **changes))
     straight = fit(trainer(settings, tmp_path, scores(1, 2, 3), "straight"))
 
     torn = trainer(settings, tmp_path, scores(1, 2, 3), "torn")
@@ -126,6 +126,7 @@ def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, schedule):
     final = checkpoint.load(straight.last_checkpoint), checkpoint.load(resumed.last_checkpoint)
     moments = [content["training"]["moments"] for content in final]
     assert moments[0] == moments[1]
+    assert same(final[0]["policy"], final[1]["policy"])
 
 
 def test_a_seed_decides_everything(tmp_path):
@@ -211,6 +212,36 @@ def test_the_last_checkpoint_has_the_final_weights(tmp_path):
     assert same(load_policy(done.last_checkpoint).policy.state_dict(), state(done))
 
 
+def test_what_is_judged_and_kept_is_the_average_of_the_weights(tmp_path):
+    judged = []
+
+    def validate(driver):
+        judged.append(_copied(driver.policy.state_dict()))
+        return summary(len(judged))
+
+    settings = config(6, ppo=replace(PPO, weight_average=0.75))
+    averaging = trainer(settings, tmp_path, validate)
+    expected, at = state(averaging), []
+    update = averaging.algorithm.update
+
+    def watched(buffer):
+        metrics = update(buffer)
+        for name, weight in state(averaging).items():
+            expected[name] = 0.75 * expected[name] + 0.25 * weight
+        at.append({name: weight.clone() for name, weight in expected.items()})
+        return metrics
+
+    averaging.algorithm.update = watched
+    fit(averaging)
+    for mine, number in zip(judged, (2, 4, 6), strict=True):
+        torch.testing.assert_close(mine, at[number - 1])
+    for path in (averaging.best_checkpoint, averaging.last_checkpoint):
+        torch.testing.assert_close(load_policy(path).policy.state_dict(), at[-1])
+    assert not same(at[-1], state(averaging))
+    plain = fit(trainer(replace(settings, ppo=PPO), tmp_path, name="plain"))
+    assert same(state(plain), state(averaging)), "training itself is not touched"
+
+
 def test_rows_tell_how_it_goes(tmp_path):
     done = fit(trainer(config(2), tmp_path))
     first, second = done.run.metrics()
@@ -221,7 +252,7 @@ def test_rows_tell_how_it_goes(tmp_path):
     assert second["ppo/std_steer"] < 0.7 * first["ppo/std_steer"]
     assert second["ppo/first_ratio_error"] < 2e-6
     assert first["ppo/learning_rate"] == PPO.learning_rate
-    assert second["ppo/learning_rate"] == PPO.learning_rate / 2
+    assert second["ppo/learning_rate"] == pytest.approx(0.55 * PPO.learning_rate)
     assert 0 <= second["reward/steer"] == pytest.approx(second["reward/total"])
     assert 3 <= second["episode/length"] <= 7
     assert abs(first["action/steer_mean"]) < 0.5

@@ -1,0 +1,215 @@
+"""Collecting the data sets of `experiments.datasets`: worlds, drivers and recorder together."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from common import schema
+from common.files import sha256_file
+from common.runs import ROOT, code_state
+from common.seeding import SPLITS, derive
+from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
+from envs.racing.camera import ZOOM, make_camera
+from envs.racing.evaluate import Policy
+from envs.racing.frames import FrameAdapter
+from envs.racing.scenarios import ActionNoise, make_scenario
+from experiments.datasets import POLICY, TRACKS, Recipe, Source, recipe
+from replay.collect import collect
+from replay.curate import choose_episodes, copy_episodes, known_shards, link_shards
+from replay.schema import DIRECTIONS, Attributes
+from replay.shards import DataSet, ShardWriter
+
+WORLDS = 16
+"""Cars that are driven at a time."""
+
+SHORTEST = 2
+"""Rows of an episode: a step has two."""
+
+# The finish is not marked in the picture, so an end there could not be learnt from it.
+WORLD = EnvConfig(preset="race", end_at_finish=False, track_pool=0)
+
+
+class PolicyDriver:
+    """A trained policy that is given every tick: it decides when its action repeat has passed.
+
+    Args:
+        policy: takes observations of `policy.spec`.
+        num_envs: cars.
+        seed, noise: see `ActionNoise`, which disturbs every tick.
+    """
+
+    def __init__(self, policy: Policy, num_envs: int, seed: int, noise: float) -> None:
+        self._policy = policy
+        spec: ObservationSpec = policy.spec
+        self._repeat = spec.action_repeat
+        self._frames = [FrameAdapter(spec) for _ in range(num_envs)]
+        self._seen = np.zeros((num_envs, *spec.shape), np.uint8)
+        self._tick = np.zeros(num_envs, np.int64)
+        self._decided = np.zeros((num_envs, 3), np.float32)
+        self._noise = ActionNoise(num_envs, seed, noise)
+
+    def __call__(
+        self, observation: np.ndarray, info: Mapping[str, Any], is_first: np.ndarray
+    ) -> np.ndarray:
+        """(n, 3) float32 actions for the next tick; see `replay.collect.Policy`."""
+        self._tick = np.where(is_first, 0, self._tick + 1)
+        due = np.flatnonzero(self._tick % self._repeat == 0)
+        for i in due:
+            adapter = self._frames[i]
+            self._seen[i] = (adapter.reset if is_first[i] else adapter.push)(observation[i])
+        if len(due):
+            self._decided[due] = self._policy.act(self._seen[due], deterministic=True)
+        return self._noise.disturb(self._decided, is_first)
+
+
+class Collector:
+    """Fills data sets at `root`, as far as they are not yet filled.
+
+    Args:
+        root: of all data sets.
+        policy: the trained policy, its content hash in `policy_hash`.
+        factor: on the frames of every recipe.
+        seed: of tracks, warm-ups and disturbances.
+        early: an early policy and its hash, for the sources that want one.
+        report: told what is collected, rows so far and rows wanted.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        policy: Policy,
+        policy_hash: str,
+        *,
+        factor: float = 1.0,
+        seed: int = 1,
+        early: tuple[Policy, str] | None = None,
+        report: Callable[[str, int, int], None] = lambda *_: None,
+    ) -> None:
+        self._root, self._factor, self._seed, self._report = root, factor, seed, report
+        self._trained, self._early = (policy, policy_hash), early
+        self._code = code_state()["sha256"]
+        reward = OmegaConf.load(ROOT / "conf" / "reward" / "progress.yaml")
+        self._reward = schema.build(RewardConfig, OmegaConf.to_container(reward))
+
+    def fill(self, name: str) -> None:
+        """Collect, join and choose whatever the data set `name` lacks, its parts first.
+
+        What a killed process has written counts, and a larger factor adds to a smaller one's rows.
+        """
+        plan = recipe(name)
+        for part in plan.parts:
+            self.fill(part)
+            for split in recipe(part).splits():
+                link_shards(self._root, part, name, split)
+        for split, frames in plan.frames.items():
+            for source in plan.sources:
+                for direction in range(len(DIRECTIONS)):
+                    wanted = round(self._factor * frames * source.share / len(DIRECTIONS))
+                    self._collect(name, plan, split, source, direction, max(wanted, SHORTEST))
+        if plan.selection is not None:
+            self.fill(plan.selection.dataset)
+            for split in plan.splits():
+                self._choose(name, plan, split)
+
+    def _collect(
+        self, name: str, plan: Recipe, split: str, source: Source, direction: int, wanted: int
+    ) -> None:
+        episodes = [e for info in known_shards(self._root, name, split) for e in info.episodes]
+        own = [e for e in episodes if e[3] == direction and e[4] == source.scenario]
+        have = sum(length for _, length, *_ in own)
+        missing = wanted - have
+        if missing < SHORTEST:
+            return
+        count = math.ceil(missing / plan.length)
+        worlds = min(WORLDS, count)
+        names = (name, split, source.scenario, direction, have)
+        seed = derive(self._seed, *names) % 2**63
+        drive, policy = self._driver(source, worlds, seed)
+        title = f"{name} {split} {source.scenario} {DIRECTIONS[direction]}"
+        env = RacingVectorEnv(
+            worlds,
+            replace(WORLD, direction=DIRECTIONS[direction]),
+            self._reward,
+            seed=seed,
+            split=TRACKS[split],
+            track_seeds=_fresh_first(episodes, seed) if split == "probe" else None,
+        )
+        try:
+            with ShardWriter(self._root, name, split, self._attributes(policy)) as writer:
+                collect(
+                    env,
+                    drive,
+                    writer,
+                    frames=missing,
+                    scenario=source.scenario,
+                    direction=direction,
+                    length=math.ceil(missing / count),
+                    warmup=plan.warmup,
+                    seed=seed,
+                    progress=lambda rows: self._report(title, rows, missing),
+                )
+        finally:
+            env.close()
+
+    def _driver(self, source: Source, worlds: int, seed: int) -> tuple[Callable, str]:
+        """The driver of a source, and how the shards name it."""
+        if source.driver != POLICY:
+            options = {"seed": seed, "noise": source.noise, "pace": source.pace}
+            scripted = make_scenario(source.driver, worlds, **options)
+            name = f"{source.driver} pace={source.pace:g} noise={source.noise:g}"
+            return lambda observation, info, is_first: scripted.act(info, is_first), name
+        early = source.early and self._early is not None
+        policy, content = self._early if early else self._trained
+        noise = 0.1 if early else source.noise
+        return PolicyDriver(policy, worlds, seed, noise), f"sha256:{content} noise={noise:g}"
+
+    def _attributes(self, policy: str) -> Attributes:
+        size = WORLD.size
+        camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
+        return Attributes(
+            environment=asdict(replace(WORLD, direction="both")),
+            reward=asdict(self._reward),
+            camera={
+                "pixels_per_unit_across": 1 / camera.across,
+                "pixels_per_unit_along": 1 / camera.along,
+                "car_column": camera.centre_column,
+                "car_row": camera.centre_row,
+                "zoom": ZOOM,
+            },
+            action_repeat=WORLD.action_repeat,
+            policy=policy,
+            code=self._code,
+        )
+
+    def _choose(self, name: str, plan: Recipe, split: str) -> None:
+        """Copy the episodes of the selection once: shards of it are told by their policy."""
+        rule = plan.selection
+        label = f"selection:{rule.dataset}"
+        if any(i.attributes.policy == label for i in known_shards(self._root, name, split)):
+            return
+        data = DataSet(self._root, rule.dataset, split, check=False)
+        chosen = choose_episodes(data, rule.accepts, round(rule.share * data.rows))
+        attributes = self._attributes(label)
+        # In one shard, which is there or not, so that a killed copy starts anew.
+        with ShardWriter(self._root, name, split, attributes, max_rows=data.rows) as writer:
+            copy_episodes(data, chosen, writer)
+
+
+def load_hashed(path: Path) -> tuple[Policy, str]:
+    """The policy in a checkpoint, and the SHA-256 of its file."""
+    from ppo.evaluate import load_policy  # late: torch takes seconds to start
+
+    return load_policy(path), sha256_file(path)
+
+
+def _fresh_first(episodes: list[tuple], seed: int) -> list[int]:
+    """Probe tracks in random order, those that no episode has yet before the others."""
+    first, last = SPLITS["probe"]
+    tracks = np.random.default_rng(seed).permutation(np.arange(first, last + 1))
+    used = {track for _, _, track, *_ in episodes}
+    return sorted(tracks.tolist(), key=lambda track: track in used)

@@ -1,0 +1,12 @@
+"""Recorded driving: episodes with telemetry in immutable HDF5 shards, read back as windows.
+
+`ShardWriter` takes an `Episode` at a time, `DataSet` reads what is whole on the disk, and
+`WindowSampler` says which windows make up the batch of an update. `schema` states the timing: a
+row holds an observation and the action and reward that led to it.
+"""
+
+from replay.sampler import WindowSampler
+from replay.schema import Attributes, Episode
+from replay.shards import DataSet, ShardWriter
+
+__all__ = ["Attributes", "DataSet", "Episode", "ShardWriter", "WindowSampler"]

@@ -1,0 +1,99 @@
+"""The index of a split: which shards it has, and whether they are still what was written."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import schema as schemas
+from common.errors import UserError
+from common.files import read_jsonl, sha256_file
+from replay.schema import SCHEMA_VERSION, ShardInfo
+
+INDEX = "index.jsonl"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_COMMON = ("telemetry", "action_repeat", "camera", "reward")
+"""What rows must share to be samples of one thing."""
+
+
+def split_path(root: str | os.PathLike, dataset: str, split: str) -> Path:
+    """The directory of one split; `UserError` for names that are no directory's."""
+    for what, name in (("data set", dataset), ("split", split)):
+        if not _NAME.fullmatch(name):
+            raise UserError(f"the name of a {what} has letters, digits, _ and -, not {name!r}")
+    return Path(root) / dataset / split
+
+
+def read_index(path: Path) -> list[ShardInfo]:
+    """The whole shards of the split at `path`, in the order of their rows.
+
+    Raises:
+        UserError: no such data set, another schema version, or shards that do not belong together.
+    """
+    if not path.is_dir():
+        root = path.parents[1]
+        present = sorted(str(p.parent.relative_to(root)) for p in root.glob(f"*/*/{INDEX}"))
+        hint = f"; there are {', '.join(present)}" if present else ""
+        raise UserError(f"{path}: no such data set{hint}")
+    index = path / INDEX
+    shards: list[ShardInfo] = []
+    for number, row in enumerate(read_jsonl(index), start=1):
+        version = row.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise UserError(
+                f"{index} line {number}: schema version {version}; this code reads {SCHEMA_VERSION}"
+            )
+        try:
+            info = schemas.build(ShardInfo, row)
+        except UserError as error:
+            raise UserError(f"{index} line {number}: {error}") from None
+        shards.append(info)
+        for name in _COMMON:
+            if getattr(info.attributes, name) != getattr(shards[0].attributes, name):
+                raise UserError(
+                    f"{path}: {info.file} and {shards[0].file} have different {name}; collect "
+                    "them as two data sets"
+                )
+    if not shards:
+        raise UserError(f"{path}: no shard is complete yet")
+    return shards
+
+
+def damage_of(path: Path, info: ShardInfo, check: bool = True) -> str | None:
+    """What is wrong with a shard, or None; without `check`, only its size is compared."""
+    try:
+        size = path.stat().st_size
+        if size != info.bytes:
+            return f"has {size} bytes, not {info.bytes}"
+        if check and sha256_file(path) != info.sha256:
+            return "is not what was written (SHA-256)"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes:
+        damaged: file -> what is wrong with it.
+        unindexed: shards without a line in the index, no part of the data set. Unless a writer is
+            about to add the line, one was killed before it could, and the file can be deleted.
+    """
+
+    damaged: dict[str, str]
+    unindexed: list[str]
+
+
+def verify(root: str | os.PathLike, dataset: str, split: str) -> Verification:
+    """Compare every shard with the index, byte by byte (SHA-256)."""
+    path = split_path(root, dataset, split)
+    shards = read_index(path)
+    problems = {info.file: damage_of(path / info.file, info) for info in shards}
+    present = {file.name for file in path.glob("shard-*.h5")}
+    return Verification(
+        damaged={file: problem for file, problem in problems.items() if problem},
+        unindexed=sorted(present - problems.keys()),
+    )

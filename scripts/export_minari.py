@@ -1,0 +1,53 @@
+"""Export a replay data set to Minari, and check that nothing was lost."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common import cli
+from common.errors import UserError
+from replay import DataSet
+from replay.curate import read_episodes
+from replay.export import export_minari, import_minari
+
+DESCRIPTION = """Export one split of a data set to Minari, images as they are (no JPEG).
+
+    python scripts/export_minari.py dataset=D4_pilot split=val id=racing/d4-pilot-val-v0
+    python -c "import minari; print(minari.load_dataset('racing/d4-pilot-val-v0'))"
+
+The second line needs MINARI_DATASETS_PATH=<out>. Reads everything back and compares it with the
+original, value by value. Needs the extra minari."""
+
+
+@dataclass
+class Settings:
+    dataset: str = field(metadata={"help": "which data set"})
+    split: str = field(default="train", metadata={"help": "train, val or probe"})
+    id: str = field(
+        default="", metadata={"help": "its Minari id; default racing/<name>-<split>-v0"}
+    )
+    root: str = field(default="data", metadata={"help": "where the data sets are"})
+    out: str = field(default="data/minari", metadata={"help": "Minari's directory of data sets"})
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    data = DataSet(settings.root, settings.dataset, settings.split)
+    name = f"{settings.dataset}-{settings.split}".replace("_", "-").lower()
+    dataset_id = settings.id or f"racing/{name}-v0"
+    export_minari(read_episodes(data), data.attributes, dataset_id, settings.out)
+    steps = 0
+    pairs = zip(read_episodes(data), import_minari(dataset_id, settings.out), strict=True)
+    for number, (ours, theirs) in enumerate(pairs):
+        same = ours.arrays.keys() == theirs.arrays.keys() and all(
+            np.array_equal(array, theirs.arrays[key]) for key, array in ours.arrays.items()
+        )
+        if not same:
+            raise UserError(f"episode {number} of {dataset_id} is not what was exported")
+        steps += len(ours) - 1
+    print(f"{dataset_id}: read back and equal to {data.path}")
+    cli.finish({"episodes": len(data.episodes), "steps": steps, "id": dataset_id})
+
+
+if __name__ == "__main__":
+    cli.run_main(main)
