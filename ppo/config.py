@@ -199,7 +199,7 @@ class EvaluationConfig:
     env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
     test_env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
     direction: Literal["ccw", "cw"] | None = None
-    every: int = 100_000
+    every: int = 200_000
     background: bool = True
     validation_tracks: int = 50
     metric: Literal["native_return", "progress"] = "native_return"
