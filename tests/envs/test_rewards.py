@@ -350,7 +350,7 @@ def test_the_terms_of_a_drive_sum_to_its_reward(repeat):
         total = total + engine.rewards
     assert np.allclose(total, engine.cars["episode_return"])
     missing = {name for name, was in zip(TERMS, seen, strict=True) if not was}
-    assert missing <= {"finish", "stuck", "no_progress", "playfield"}
+    assert missing <= {"finish", "missed_tile", "stuck", "no_progress", "playfield"}
 
 
 def test_the_native_return_is_carracings_whatever_is_rewarded():

@@ -21,7 +21,8 @@ ENV = EnvConfig(
     size=SPEC.size, grey=SPEC.grey, frame_stack=SPEC.frame_stack, action_repeat=SPEC.action_repeat
 )
 PPO = PPOConfig(
-    num_envs=3, num_steps=8, epochs=2, minibatches=2, micro_batch=8, network=NETWORK
+    num_envs=3, num_steps=8, epochs=2, minibatches=2, micro_batch=8, network=NETWORK,
+    weight_average=0.0,
 )  # fmt: skip
 TICKS = 3 * 8 * SPEC.action_repeat  # of one update
 TIMES = ("seconds", "ticks_per_second", "decisions_per_second", "collect_seconds", "update_seconds")
