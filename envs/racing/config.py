@@ -64,6 +64,9 @@ class EnvConfig:
         end_at_finish: end the episode at the finish. Training may drive on until max_ticks instead:
             nothing in the picture tells the finish, so the end of all reward there is noise to the
             value function and, as good driving is worth more than nothing, a penalty for finishing.
+        random_start: share of the episodes that start in motion anywhere on the lap, as
+            `schedule.Start` says; the others start on the grid. For training only: a driver that
+            always starts on the grid never learns to turn a spun car round.
         num_agents: cars per world.
         road_friction, grass_friction: grip as a share of CarRacing's road.
         width_scale: road width as a share of CarRacing's.
@@ -85,6 +88,7 @@ class EnvConfig:
     max_ticks: int = 1000
     laps: int = 1
     end_at_finish: bool = True
+    random_start: float = 0.0
     num_agents: int = 1
     road_friction: float = 1.0
     grass_friction: float = 0.6
@@ -115,6 +119,7 @@ class EnvConfig:
         _require(0 <= self.difficulty <= 1, f"difficulty is 0 to 1, not {self.difficulty}")
         _require(1 <= self.max_ticks <= 1_000_000, f"max_ticks is 1 to 10^6, not {self.max_ticks}")
         _require(1 <= self.laps <= 100, f"laps is 1 to 100, not {self.laps}")
+        _require(0 <= self.random_start <= 1, f"random_start is 0 to 1, not {self.random_start}")
         _require(1 <= self.num_agents <= 16, f"num_agents is 1 to 16, not {self.num_agents}")
         _require(
             0 < self.road_friction <= 4, f"road_friction is in (0, 4], not {self.road_friction}"
@@ -133,7 +138,7 @@ class EnvConfig:
             free = {"preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty"}
             free |= {"action_repeat", "frame_stack", "grey", "size"}
             if self.preset == "carracing":
-                free |= {"indicators", "end_at_finish"}
+                free |= {"indicators", "end_at_finish", "random_start"}
             for field in fields(self):
                 value = getattr(self, field.name)
                 _require(

@@ -167,6 +167,15 @@ def place(car, x, y, beta):
 
 
 @kernel
+def roll(car, wheels, speed):
+    """Let a placed car roll straight ahead, all wheels turning with it."""
+    car.vx, car.vy = -speed * math.sin(car.angle), speed * math.cos(car.angle)
+    car.speed = speed
+    for k in range(4):
+        wheels[k].omega = speed / WHEEL_RADIUS
+
+
+@kernel
 def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
     """Tyre forces of one tick: changes wheel speeds and the body's velocity, not its position.
 

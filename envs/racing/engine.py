@@ -18,12 +18,13 @@ import numpy as np
 from common.errors import UserError
 from envs.racing.camera import make_camera
 from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, touch
+from envs.racing.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, roll, touch
 from envs.racing.kernel import kernel
 from envs.racing.pool import HANDLE, PaintedTrack, open_track
 from envs.racing.progress import foot, pass_tiles, update
 from envs.racing.render import LUT_SIZE, draw, fresh_lut, make_look
 from envs.racing.rewards import TERMS, Rules, coefficients, corner_angle, settle
+from envs.racing.schedule import GRID, Start
 from envs.racing.texture import TILE_CODE
 from envs.racing.track import MAX_TILES
 
@@ -125,8 +126,10 @@ def _step(
 
 
 @kernel
-def _reset(which, cars, wheels, handles, visited, painted, luts, look):
-    for w in which:
+def _reset(which, starts, cars, wheels, handles, visited, painted, luts, look):
+    for i in range(len(which)):
+        w = which[i]
+        lap, offset, turned, speed = starts[i, 0], starts[i, 1], starts[i, 2], starts[i, 3]
         track = open_track(handles[w])
         for a in range(cars.shape[1]):
             car, four = cars[w, a], wheels[w, a]
@@ -135,8 +138,9 @@ def _reset(which, cars, wheels, handles, visited, painted, luts, look):
             fresh_lut(luts[w, a], track.shade, look)
             # The first car starts where CarRacing's does, the others behind it, side by side.
             back = int(round((a + 1) // 2 * GRID_ROWS / track.length * track.count))
-            at = (track.count - back) % track.count
+            at = (int(lap * track.count) + track.count - back) % track.count
             side = 0.0 if a == 0 else (GRID_SIDE if a % 2 else -GRID_SIDE)
+            side += offset * track.half_width
             angle = track.points[at, 0]
             x = track.points[at, 1] + side * math.cos(angle)
             y = track.points[at, 2] + side * math.sin(angle)
@@ -148,7 +152,8 @@ def _reset(which, cars, wheels, handles, visited, painted, luts, look):
             car.s -= track.length * math.floor(car.s / track.length)
             car.active = 1
             # The reference's reset makes one step without controls, in which only contacts happen.
-            place(car, x, y, angle)
+            place(car, x, y, angle + turned)
+            roll(car, four, speed)
             touch(
                 car,
                 four,
@@ -273,8 +278,13 @@ class Engine:
         for future in done:
             future.result()
 
-    def reset(self, which: Sequence[int], tracks: Sequence[PaintedTrack]) -> None:
-        """Start new episodes in some worlds, each on its track."""
+    def reset(
+        self,
+        which: Sequence[int],
+        tracks: Sequence[PaintedTrack],
+        starts: Sequence[Start] | None = None,
+    ) -> None:
+        """Start new episodes in some worlds, each on its track; on the grid unless told."""
         for w, track in zip(which, tracks, strict=True):
             self.tracks[w] = track
             self._handles[w] = track.handle
@@ -285,6 +295,7 @@ class Engine:
         self.terms[which] = 0.0
         _reset(
             which,
+            np.array(starts or [GRID] * len(which), np.float64),
             self.cars,
             self.wheels,
             self._handles,

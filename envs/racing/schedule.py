@@ -7,7 +7,9 @@ how many worlds there are or on the order in which their episodes end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,44 @@ from envs.racing.track import HALF_WIDTH, Track, build_track, carracing_points
 
 Key = tuple[int, str]
 """A track seed and a driving direction."""
+
+
+class Start(NamedTuple):
+    """Where and how a car starts.
+
+    Attributes:
+        lap: share of the lap before it, [0, 1).
+        offset: to the right of the road's middle, in half-widths.
+        heading: against the road's, radians, counter-clockwise.
+        speed: along its heading, units/s.
+    """
+
+    lap: float = 0.0
+    offset: float = 0.0
+    heading: float = 0.0
+    speed: float = 0.0
+
+
+GRID = Start()
+"""Standing on the starting line, as CarRacing-v3's car does."""
+START_OFFSET = 1.5
+START_SPEED = 70.0
+"""Bounds of random starts: half a half-width into the grass, and faster than most bends allow."""
+
+
+def random_start(seed: int) -> Start:
+    """A start anywhere on the lap.
+
+    The offset is uniform in +-START_OFFSET and the speed in [0, START_SPEED]. The heading is pi
+    times the cube of a uniform number in [-1, 1]: mostly near the road's, sometimes backward.
+    """
+    lap, offset, heading, speed = np.random.default_rng(seed).random(4)
+    return Start(
+        lap,
+        START_OFFSET * (2 * offset - 1),
+        math.pi * (2 * heading - 1) ** 3,
+        START_SPEED * speed,
+    )
 
 
 def make_track(config: EnvConfig, seed: int, direction: str = "ccw") -> Track:
@@ -125,6 +165,16 @@ class TrackSchedule:
     def direction(self, world: int, episode: int) -> str:
         """Driving direction of a world's episode, for a seed that was named from outside."""
         return self.key(world, episode)[1]
+
+    def start(self, world: int, episode: int) -> Start:
+        """How the car of a world's episode starts."""
+        share = self._config.random_start
+        if share == 0:
+            return GRID
+        lot = np.random.default_rng(derive(self.root, "start", world, episode)).random()
+        if lot >= share:
+            return GRID
+        return random_start(derive(self.root, "start pose", world, episode))
 
     def get(self, key: Key) -> PaintedTrack:
         """The track of a key; waits for the builder if need be."""

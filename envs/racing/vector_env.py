@@ -199,7 +199,8 @@ class RacingVectorEnv(VectorEnv):
     def _start(self, which: np.ndarray, keys: list[tuple[int, str]]) -> None:
         for w, key in zip(which, keys, strict=True):
             self._keys[w] = key
-        self.engine.reset(which, [self._schedule.get(key) for key in keys])
+        starts = [self._schedule.start(int(w), int(self._episodes[w])) for w in which]
+        self.engine.reset(which, [self._schedule.get(key) for key in keys], starts)
         every = len(which) == self.num_worlds
         if self._previous is not self._frames and not every:
             self._frames[...] = self._previous

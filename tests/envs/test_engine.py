@@ -66,7 +66,7 @@ def test_a_rollout_is_the_same_for_any_threads_and_any_batch():
     [
         {"preset": "carracing"},
         {"grey": True, "frame_stack": 4, "action_repeat": 3},
-        {"size": 64, "direction": "both", "tracks": "procedural"},
+        {"size": 64, "direction": "both", "tracks": "procedural", "random_start": 0.5},
     ],
     ids=["carracing", "grey-stack", "procedural-64"],
 )
@@ -97,7 +97,7 @@ def lively(env: RacingVectorEnv, steps: int, first: int = 0) -> list[np.ndarray]
         {},
         {"preset": "carracing"},
         {"grey": True, "frame_stack": 3, "action_repeat": 2, "direction": "both"},
-        {"num_agents": 3, "frame_stack": 2},
+        {"num_agents": 3, "frame_stack": 2, "random_start": 0.5},
     ],
     ids=["race", "carracing", "stack", "agents"],
 )

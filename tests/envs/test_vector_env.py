@@ -12,6 +12,7 @@ from common.seeding import SPLITS
 from envs.racing import EnvConfig, RacingVectorEnv, RewardConfig
 from envs.racing.engine import TELEMETRY
 from envs.racing.rewards import TERMS
+from envs.racing.schedule import START_OFFSET, START_SPEED
 from envs.racing.track import PLAYFIELD
 from tests.envs.driving import place
 
@@ -267,6 +268,32 @@ def test_both_directions_are_drawn(make):
     assert {track.track.direction for track in clockwise.engine.tracks} == {"cw"}
 
 
+def test_a_share_of_the_episodes_starts_anywhere_and_in_motion(make):
+    env = make(256, EnvConfig(random_start=0.25, track_pool=2, size=64))
+    _, info = env.reset()
+    moving = info["speed"] > 0
+    assert 40 < moving.sum() < 88  # 64 expected, +- 3.5 standard deviations
+    assert info["speed"].max() <= START_SPEED
+    half_width = env.engine.tracks[0].track.half_width
+    offset = info["lateral_offset"] / half_width
+    assert np.abs(offset[moving]).max() > 1 > np.abs(offset[~moving]).max()
+    assert np.abs(offset).max() < START_OFFSET + 0.2
+    lap = env.engine.cars["first_tile"].ravel() / 300
+    assert lap[moving].std() > 0.2 and (lap[~moving] == 0).all()
+    assert (info["progress"] == 0).all()
+
+
+def test_a_car_that_starts_in_motion_rolls_on(make):
+    env = make(32, EnvConfig(random_start=1.0, track_pool=2, size=64))
+    _, info = env.reset()
+    speed, on_road = info["speed"].copy(), info["off_track"] == 0
+    for _ in range(5):
+        _, _, _, _, info = env.step(np.zeros((32, 3)))
+    assert on_road.sum() > 8
+    np.testing.assert_allclose(info["speed"][on_road], speed[on_road], rtol=0.02, atol=0.1)
+    assert np.abs(info["yaw_rate"][on_road]).max() < 0.2
+
+
 @pytest.mark.parametrize(
     ("options", "reset"),
     [
@@ -313,6 +340,7 @@ def test_options_that_do_not_fit_are_named(kwargs, message):
         ({"difficulty": 1.5}, "difficulty.*1.5"),
         ({"direction": "left"}, "direction.*'left'"),
         ({"max_ticks": 0}, "max_ticks.*0"),
+        ({"random_start": -0.1}, "random_start.*-0.1"),
         ({"road_friction": 0.0}, "road_friction"),
         ({"width_scale": 2.0}, "width_scale.*2.0"),
         ({"preset": "carracing", "laps": 2}, "laps=1.*preset=race.*laps=2"),
