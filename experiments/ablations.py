@@ -16,8 +16,8 @@ class Variant:
     overrides: tuple[str, ...] = ()
 
 
-BASE = ("env=carracing", "reward=progress", "evaluation.every=0", "evaluation.test_seeds=0-19",
-        "evaluation.test_env=carracing", "video=false", "display=false", "threads=1")  # fmt: skip
+BASE = ("experiment=budget_49k", "evaluation.every=0", "evaluation.test_seeds=0-99", "video=false",
+        "display=false", "threads=1")  # fmt: skip
 """Nothing is validated: the last policy is judged, so no choice of a checkpoint hides a bad end."""
 
 VARIANTS: dict[str, Variant] = {
@@ -30,10 +30,15 @@ VARIANTS: dict[str, Variant] = {
     "colour": Variant("colour", ("env.grey=false",)),
     "shared_heads": Variant("one MLP for policy and value", ("ppo.network.heads=shared",)),
     "squash_clip": Variant("clipped, not squashed", ("ppo.network.squash=clip",)),
-    "two_pedals": Variant("gas and brake apart", ("ppo.network.pedals=two",)),
+    "two_pedals": Variant(
+        "gas and brake apart",
+        ("ppo.network.pedals=two", "ppo.network.initial_action=[0,0.4,0.05]"),  # drives off alike
+    ),
     "no_bootstrap": Variant("truncation as an end", ("ppo.bootstrap_truncation=false",)),
     "no_reward_scaling": Variant("rewards not scaled", ("ppo.scale_rewards=false",)),
     "noise_kept": Variant("noise not faded", ("ppo.network.log_std_final=null",)),
+    "grid_start": Variant("all starts on the grid", ("env.random_start=0",)),
+    "weights_alone": Variant("weights not averaged", ("ppo.weight_average=0",)),
     "native_reward": Variant("CarRacing's reward", ("reward=native",)),
     "constant_rate": Variant("constant learning rate", ("ppo.lr_schedule=constant",)),
 }

@@ -36,7 +36,7 @@ class Settings:
         default="", metadata={"help": "names, comma-separated; empty for all; base always runs"}
     )
     seeds: str = field(default="1-3", metadata={"help": "training seeds, such as 1-3 or 1,2,5"})
-    total_timesteps: int = field(default=400_000, metadata={"help": "engine ticks of each run"})
+    total_timesteps: int = field(default=194_000, metadata={"help": "engine ticks of each run"})
     overrides: list[str] = field(
         default_factory=list, metadata={"help": "more overrides of train_ppo.py, for every run"}
     )
