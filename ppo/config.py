@@ -55,8 +55,8 @@ class NetworkConfig:
     log_std_init: float = -1.0
     log_std_min: float = -4.0
     log_std_max: float = -1.0
-    log_std_final: float | None = -3.5
-    log_std_fade: float = 0.85
+    log_std_final: float | None = -2.5
+    log_std_fade: float = 0.7
     pedals: Literal["one", "two"] = "one"
     initial_action: tuple[float, float, float] = (0.0, 0.12, 0.02)
 
@@ -135,9 +135,9 @@ class PPOConfig:
     num_envs: int = 32
     num_steps: int = 128
     epochs: int = 4
-    minibatches: int = 32
+    minibatches: int = 8
     micro_batch: int = 64
-    learning_rate: float = 4e-4
+    learning_rate: float = 5e-4
     lr_schedule: Literal["linear", "constant", "adaptive"] = "linear"
     lr_final: float = 0.1
     desired_kl: float = 0.01
