@@ -6,11 +6,12 @@ value of the wrong type or out of range. Its own output directories and log file
 because `common.runs` owns run directories.
 """
 
+import dataclasses
 import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from common import schema as schemas
 from common.cli import describe
 from common.errors import ConfigError, reported
 from common.files import to_plain
+from common.runs import Run
 
 T = TypeVar("T")
 
@@ -208,3 +210,45 @@ def _message(error: Exception) -> str:
     cause = error.__cause__
     detail = f"\n{cause}" if isinstance(cause, OmegaConfBaseException) else ""
     return f"{error}{detail}".replace("'++", "'")  # our prefix, not the user's
+
+
+def resumed(run: Run, given: T, overrides: Iterable[str], allowed: Sequence[str]) -> T:
+    """The configuration that a run is resumed with: its own, with what may change from `given`.
+
+    Args:
+        run: the run directory.
+        given: the command line's configuration, of the same dataclass.
+        overrides: the command line's overrides; they tell what was really given.
+        allowed: top-level keys that may change.
+
+    Raises:
+        ConfigError: the run's configuration is damaged or incomplete, or another key was given.
+    """
+    path, settings = run.path / "config.yaml", run.config
+    try:
+        stored = schemas.build(type(given), settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    absent = _absent(dataclasses.asdict(stored), settings)
+    if absent:
+        raise ConfigError(f"{path} is incomplete: no {', '.join(absent)}")
+    names = {text.lstrip("+").partition("=")[0] for text in overrides}
+    groups = {name.partition(".")[0] for name in names}
+    foreign = sorted(name for name in names if name.partition(".")[0] not in allowed)
+    if foreign:
+        raise ConfigError(
+            f"a resumed run keeps its own configuration: leave out {', '.join(foreign)} "
+            f"(allowed: {', '.join(allowed)})"
+        )
+    return dataclasses.replace(stored, **{name: getattr(given, name) for name in groups})
+
+
+def _absent(expected: Mapping[str, Any], found: Mapping[str, Any], group: str = "") -> list[str]:
+    """Dotted keys of `expected` that `found` lacks: a default may have changed since it began."""
+    keys = []
+    for name, value in expected.items():
+        if name not in found:
+            keys.append(f"{group}{name}")
+        elif isinstance(value, Mapping):
+            keys += _absent(value, found[name], f"{group}{name}.")
+    return keys

@@ -1,21 +1,31 @@
-"""The torch mathematics that more than one trainer uses: devices, squashed Gaussians, returns.
+"""The torch code that more than one trainer uses: devices, Gaussians, returns, checkpoints.
 
 The only module in `common` that imports torch. Everything here is a pure function or a small
 object over tensors; nothing knows about a world, a policy or a run.
 """
 
+import ctypes
+import io
 import math
+import os
+import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.errors import ConfigError
+from common.errors import ConfigError, UserError
+from common.files import atomic_write_bytes
 
 EPSILON = 1e-8
+_MALLOC_OPTIONS = ((-4, 0), (-1, 2**31 - 1), (-2, 64 * 2**20))
+"""mallopt's M_MMAP_MAX 0 (no block of its own mapping), M_TRIM_THRESHOLD, M_TOP_PAD."""
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -40,6 +50,41 @@ def choose_device(name: str = "auto") -> torch.device:
     if device.type not in ("cpu", "cuda", "mps"):
         raise ConfigError(f"device: {name!r} is not auto, cpu, cuda, cuda:<index> or mps")
     return device
+
+
+def set_threads(threads: int, processes: int = 1) -> int:
+    """Fix torch's number of CPU threads, which must not depend on the environment's guess.
+
+    0 takes what this process may use, divided among `processes`. Returns the number.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    available = len(affinity(0)) if affinity else os.cpu_count() or 1
+    threads = threads or max(1, available // processes)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def tune_allocator() -> bool:
+    """Have glibc keep freed memory instead of giving it back to the system; True where it can.
+
+    A training step frees and takes again hundreds of MB. By default each large block is mapped
+    anew, and the system's zeroing of its pages costs up to half of the step.
+    """
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        return all(libc.mallopt(*option) == 1 for option in _MALLOC_OPTIONS)
+    except (OSError, AttributeError):  # another system's allocator: it has other habits
+        return False
+
+
+def check_processes(processes: int, command: str) -> None:
+    """Raise `ConfigError` unless torchrun started as many processes as are configured."""
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes != started:
+        raise ConfigError(
+            f"processes={processes}, but {started} were started; use "
+            f"torchrun --nproc-per-node {processes} {command} processes={processes}"
+        )
 
 
 def orthogonal(layer: nn.Module, gain: float = math.sqrt(2), bias: float = 0.0) -> nn.Module:
@@ -247,3 +292,99 @@ class ReturnScaler:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.moments.load_state_dict(state["moments"])
         self.running = state["running"].clone()
+
+
+def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
+    """Write tensors and plain data, all or nothing; `content` names its `format`."""
+    buffer = io.BytesIO()
+    torch.save(to_tensors(content), buffer)
+    atomic_write_bytes(path, buffer.getvalue())
+
+
+def read_checkpoint(
+    path: str | os.PathLike, expected: str, required: Iterable[str]
+) -> dict[str, Any]:
+    """The content of a checkpoint file, on the CPU. Reading it never runs code from it.
+
+    Args:
+        path: the file.
+        expected: its `format`, such as "dreamracer/ppo/1".
+        required: keys that it must have besides `about`, a mapping of plain data.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or is not one of that format.
+    """
+    path, room = Path(path), expected.split("/")[1]
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; name a file such as {path}/checkpoints/best.pt")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            damaged = archive.testzip()  # torch itself does not compare the checksums
+        if damaged is not None:
+            raise zipfile.BadZipFile(damaged)
+        with warnings.catch_warnings(action="ignore"):  # about files that are refused anyway
+            content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:
+        # torch raises half a dozen types, depending on which byte is wrong.
+        raise UserError(
+            f"{path} is not a readable checkpoint: damaged, cut short, or not a file of weights"
+        ) from error
+    if not isinstance(content, dict) or "format" not in content:
+        raise UserError(f"{path} is not a checkpoint of {room}: it holds no 'format'")
+    if content["format"] != expected:
+        raise UserError(f"{path} has format {content['format']!r}; this version reads {expected!r}")
+    missing = {*required, "about"} - content.keys()
+    if missing:
+        raise UserError(f"{path} is incomplete: no {', '.join(sorted(missing))}")
+    if not (isinstance(content["about"], dict) and _is_plain(content["about"])):
+        raise UserError(f"{path} is damaged: 'about' is no mapping of plain data")
+    return content
+
+
+def check_tensors(module: nn.Module, given: Mapping[str, Any]) -> None:
+    """Raise `TypeError` where a tensor that `module` would load has another type or layout."""
+    for name, tensor in module.state_dict().items():
+        found = given.get(name, tensor)
+        if (found.dtype, found.layout) != (tensor.dtype, tensor.layout):
+            raise TypeError(f"{name} is {found.dtype}, {found.layout}, not {tensor.dtype}")
+
+
+def _is_plain(tree: Any) -> bool:
+    match tree:
+        case None | bool() | int() | float() | str():
+            return True
+        case list() | tuple():
+            return all(map(_is_plain, tree))
+        case dict():
+            return all(isinstance(k, str) and _is_plain(v) for k, v in tree.items())
+    return False
+
+
+def to_tensors(tree: Any) -> Any:
+    """`tree` with numpy arrays as tensors and numpy scalars as plain numbers."""
+    match tree:
+        case np.ndarray():
+            return torch.from_numpy(np.array(tree))
+        case np.generic():
+            return tree.item()
+        case Mapping():
+            return {key: to_tensors(value) for key, value in tree.items()}
+        case list() | tuple():
+            return type(tree)(map(to_tensors, tree))
+    return tree
+
+
+def to_arrays(tree: Any) -> Any:
+    """`tree` with tensors as numpy arrays: the inverse of `to_tensors`, but for scalars."""
+    match tree:
+        case torch.Tensor():
+            return tree.numpy()
+        case Mapping():
+            return {key: to_arrays(value) for key, value in tree.items()}
+        case list() | tuple():
+            return type(tree)(map(to_arrays, tree))
+    return tree

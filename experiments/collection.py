@@ -133,14 +133,14 @@ class Collector:
         title = f"{name} {split} {source.scenario} {DIRECTIONS[direction]}"
         env = RacingVectorEnv(
             worlds,
-            replace(WORLD, direction=DIRECTIONS[direction]),
+            replace(WORLD, direction=DIRECTIONS[direction], tracks=plan.tracks),
             self._reward,
             seed=seed,
             split=TRACKS[split],
             track_seeds=_fresh_first(episodes, seed) if split == "probe" else None,
         )
         try:
-            with ShardWriter(self._root, name, split, self._attributes(policy)) as writer:
+            with ShardWriter(self._root, name, split, self._attributes(policy, plan)) as writer:
                 collect(
                     env,
                     drive,
@@ -168,11 +168,11 @@ class Collector:
         noise = 0.1 if early else source.noise
         return PolicyDriver(policy, worlds, seed, noise), f"sha256:{content} noise={noise:g}"
 
-    def _attributes(self, policy: str) -> Attributes:
+    def _attributes(self, policy: str, plan: Recipe) -> Attributes:
         size = WORLD.size
         camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
         return Attributes(
-            environment=asdict(replace(WORLD, direction="both")),
+            environment=asdict(replace(WORLD, direction="both", tracks=plan.tracks)),
             reward=asdict(self._reward),
             camera={
                 "pixels_per_unit_across": 1 / camera.across,
@@ -194,7 +194,7 @@ class Collector:
             return
         data = DataSet(self._root, rule.dataset, split, check=False)
         chosen = choose_episodes(data, rule.accepts, round(rule.share * data.rows))
-        attributes = self._attributes(label)
+        attributes = self._attributes(label, plan)
         # In one shard, which is there or not, so that a killed copy starts anew.
         with ShardWriter(self._root, name, split, attributes, max_rows=data.rows) as writer:
             copy_episodes(data, chosen, writer)

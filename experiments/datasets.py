@@ -71,6 +71,7 @@ class Recipe:
         frames: rows by split, collected from `sources`.
         length: rows of an episode, at most.
         warmup: ticks, at most, driven before an episode's first row.
+        tracks: who makes the tracks, as in `EnvConfig`.
     """
 
     about: str
@@ -78,6 +79,7 @@ class Recipe:
     sources: tuple[Source, ...] = ()
     length: int = 250
     warmup: int = 600
+    tracks: str = "carracing"
     parts: tuple[str, ...] = ()
     selection: Selection | None = None
 
@@ -153,6 +155,17 @@ RECIPES = {
             Source("off_track_recovery", "off_track_recovery", 0.15),
         ),
         length=200,
+    ),
+    "NOVEL": Recipe(
+        "track shapes that no training set contains: graded ones, with hairpins",
+        {"probe": 12_000},
+        (
+            Source("ppo", POLICY, 0.5),
+            Source("sustained_turn", "sustained_turn", 0.25),
+            Source("turn_exit", "turn_exit", 0.25),
+        ),
+        length=200,
+        tracks="procedural",
     ),
 }
 

@@ -17,16 +17,16 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 
+from common.display import Display
 from common.files import replacing
 from common.mirror import Mirror
-from common.nn import ReturnScaler, RunningMoments
+from common.nn import ReturnScaler, RunningMoments, to_arrays, to_tensors
 from common.runs import Run
 from common.seeding import derive
 from ppo import checkpoint
 from ppo.algorithm import PPO, TrainingDiverged, scheduled_rate
 from ppo.config import TrainConfig
 from ppo.diagnostics import action_statistics, as_metrics, diagnose, steady_steer
-from ppo.display import Display
 from ppo.policy import ActorCritic
 from ppo.rollout import Collector, RolloutBuffer, RolloutStats
 from ppo.validation import Snapshot, Validation
@@ -205,14 +205,14 @@ class Trainer:
     def _stream_state(self) -> dict[str, Any]:
         """This process's own part: its environment, observations and generators."""
         return {
-            "env": checkpoint.to_tensors(self.env.snapshot()),
+            "env": to_tensors(self.env.snapshot()),
             "active": self.collector.active,
             "running_returns": self.scaler.running if self.scaler else None,
             "generators": {name: g.get_state() for name, g in self.generators.items()},
             # Ours draw from generators of their own; these are for libraries that do not.
             "global": {
                 "torch": torch.get_rng_state(),
-                "numpy": checkpoint.to_tensors(np.random.get_state(legacy=False)),
+                "numpy": to_tensors(np.random.get_state(legacy=False)),
                 "python": random.getstate(),
             },
             "skipped": self.algorithm.skipped_in_a_row,
@@ -220,13 +220,13 @@ class Trainer:
 
     def _load_stream_state(self, state: Mapping[str, Any]) -> None:
         # Not from the file: the real CarRacing-v3 cannot be saved and starts afresh.
-        self.collector.resume(self.env.restore(checkpoint.to_arrays(state["env"])), state["active"])
+        self.collector.resume(self.env.restore(to_arrays(state["env"])), state["active"])
         if self.scaler:
             self.scaler.running = state["running_returns"]
         for name, generator in self.generators.items():
             generator.set_state(state["generators"][name])
         torch.set_rng_state(state["global"]["torch"])
-        np.random.set_state(checkpoint.to_arrays(state["global"]["numpy"]))
+        np.random.set_state(to_arrays(state["global"]["numpy"]))
         random.setstate(state["global"]["python"])
         self.algorithm.skipped_in_a_row = state["skipped"]
 

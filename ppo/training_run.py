@@ -2,21 +2,20 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import torch
 from lightning.fabric import Fabric
 
-from common import schema
+from common.config import resumed
+from common.display import Display
 from common.errors import ConfigError, UserError
 from common.files import sha256_file
 from common.mirror import LoggerConfig, open_mirror
-from common.nn import choose_device
+from common.nn import check_processes, choose_device, set_threads
 from common.runs import Run, timestamped
 from common.seeding import derive, seed_everything
 from envs.racing import RacingVectorEnv
@@ -25,7 +24,7 @@ from envs.racing.reference_env import ReferenceVectorEnv
 from ppo import checkpoint
 from ppo.config import TrainConfig
 from ppo.diagnostics import Recorder, diagnose_evaluation
-from ppo.display import Display
+from ppo.display import make_display
 from ppo.evaluate import Driver, headline, load_policy, report, require_extra
 from ppo.trainer import Trainer
 from ppo.validation import Validation
@@ -44,13 +43,13 @@ def train(
     """
     if config.resume is not None:
         run = Run.open(config.resume)
-        config = _resumed_config(run, config, overrides)
+        config = resumed(run, config, overrides, RESUMABLE)
     require_extra(config.env.preset)
     if config.evaluation.every:
         require_extra(config.validation_world[0])
     if config.evaluation.final_seeds():
         require_extra(config.test_world[0])
-    threads = _set_threads(config)
+    threads = set_threads(config.threads, config.processes)
     fabric = make_fabric(config)
     seed_everything(config.seed)
     if config.resume is None:
@@ -62,13 +61,7 @@ def train(
 def make_fabric(config: TrainConfig) -> Fabric:
     """Device, precision and process group as configured, started."""
     device = choose_device(config.device)
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    if config.processes != started:
-        raise ConfigError(
-            f"processes={config.processes}, but {started} were started; use "
-            f"torchrun --nproc-per-node {config.processes} train_ppo.py processes="
-            f"{config.processes}"
-        )
+    check_processes(config.processes, "train_ppo.py")
     several = config.processes > 1
     one = 1 if device.type != "cuda" else [device.index or 0]
     fabric = Fabric(
@@ -115,7 +108,7 @@ def _validate(driver: Driver, seeds: list[int], **options: Any) -> Mapping[str, 
 
 
 def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[str, Any]:
-    display = Display(config.total_timesteps, config.display, fabric.is_global_zero)
+    display = make_display(config.total_timesteps, config.display, fabric.is_global_zero)
     display.say(f"run {run.path}")
     display.say(f"device {fabric.device}, {config.precision}, {threads} threads")
     with closing(make_env(config, fabric.global_rank)) as env:
@@ -199,38 +192,6 @@ def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -
     return Run(Path(fabric.broadcast(path)))
 
 
-def _resumed_config(run: Run, given: TrainConfig, overrides: Iterable[str]) -> TrainConfig:
-    """The run's own configuration with what may change on a resume."""
-    path, settings = run.path / "config.yaml", run.config
-    try:
-        stored = schema.build(TrainConfig, settings)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    absent = _absent(dataclasses.asdict(stored), settings)
-    if absent:
-        raise ConfigError(f"{path} is incomplete: no {', '.join(absent)}")
-    names = {text.lstrip("+").partition("=")[0] for text in overrides}
-    groups = {name.partition(".")[0] for name in names}
-    foreign = sorted(name for name in names if name.partition(".")[0] not in RESUMABLE)
-    if foreign:
-        raise ConfigError(
-            f"a resumed run keeps its own configuration: leave out {', '.join(foreign)} "
-            f"(allowed: {', '.join(RESUMABLE)})"
-        )
-    return dataclasses.replace(stored, **{name: getattr(given, name) for name in groups})
-
-
-def _absent(expected: Mapping[str, Any], found: Mapping[str, Any], group: str = "") -> list[str]:
-    """Dotted keys of `expected` that `found` lacks: a default may have changed since it began."""
-    keys = []
-    for name, value in expected.items():
-        if name not in found:
-            keys.append(f"{group}{name}")
-        elif isinstance(value, Mapping):
-            keys += _absent(value, found[name], f"{group}{name}.")
-    return keys
-
-
 def _restore(trainer: Trainer, display: Display) -> None:
     """Go on from last.pt; from the start if the run was killed before it wrote one."""
     path = trainer.last_checkpoint
@@ -253,12 +214,3 @@ def _restore(trainer: Trainer, display: Display) -> None:
     display.say(f"resuming after {ticks:,} ticks")
     if trainer.config.env.preset == "gymnasium_carracing":
         display.say("the real CarRacing-v3 cannot be saved: episodes start afresh")
-
-
-def _set_threads(config: TrainConfig) -> int:
-    """Fix the number of torch threads, so that it does not depend on the environment's guess."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    available = len(affinity(0)) if affinity else os.cpu_count() or 1
-    threads = config.threads or max(1, available // config.processes)
-    torch.set_num_threads(threads)
-    return threads

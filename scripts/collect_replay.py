@@ -26,7 +26,7 @@ QUICK_FACTOR = 0.02
 @dataclass
 class Settings:
     dataset: Literal[
-        "D1", "D2", "D3_diverse", "D4_pilot", "D4_main", "D5", "D6", "D6b", "PROBE"
+        "D1", "D2", "D3_diverse", "D4_pilot", "D4_main", "D5", "D6", "D6b", "PROBE", "NOVEL"
     ] = field(metadata={"help": "which"})
     factor: float = field(default=1.0, metadata={"help": "on the recipe's number of frames"})
     root: str = field(default="data", metadata={"help": "where the data sets are"})

@@ -1,7 +1,6 @@
 """Drive with the keyboard, in real time; what is driven is recorded."""
 
 import io
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 from common import cli
 from common.errors import UserError
 from common.files import atomic_write_bytes
+from common.keyboard import Controls, open_window
 from common.runs import Run, timestamped
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ into a run directory as episode_<n>.npz: actions and rewards per tick, telemetry
 after every tick, and which track it was; numpy.load reads it without pickle."""
 
 QUICK_TICKS = 100
-STEER_PER_TICK, RELEASE_PER_TICK, GAS_PER_TICK, BRAKE = 0.12, 0.25, 0.1, 0.8
-"""How fast the wheel and the pedal follow the keys, and the brake of CarRacing's keyboard."""
 MOST_SKIPPED = 4
 """Pictures left out in a row by a machine that is too slow, so that time stays real."""
 
@@ -57,45 +55,6 @@ class Settings:
     def __post_init__(self) -> None:
         if self.ticks < 0:
             raise ValueError(f"ticks is 0 (no end) or positive, not {self.ticks}")
-
-
-class Controls:
-    """Steer, gas and brake that follow the keys held."""
-
-    def __init__(self, pygame: Any) -> None:
-        self._keys = {
-            "left": {pygame.K_LEFT, pygame.K_a},
-            "right": {pygame.K_RIGHT, pygame.K_d},
-            "gas": {pygame.K_UP, pygame.K_w},
-            "brake": {pygame.K_DOWN, pygame.K_s},
-        }
-        self._held: set[int] = set()
-        self._pygame = pygame
-        self.action = np.zeros(3, np.float32)
-
-    def handle(self, event: Any) -> None:
-        """Take note of a key that went down or up."""
-        if event.type == self._pygame.KEYDOWN:
-            self._held.add(event.key)
-        elif event.type == self._pygame.KEYUP:
-            self._held.discard(event.key)
-        elif event.type == self._pygame.WINDOWFOCUSLOST:
-            self._held.clear()  # the window will not hear of keys that go up elsewhere
-
-    def tick(self) -> np.ndarray:
-        """The action of the next tick, (3,) float32."""
-        on = {name: bool(keys & self._held) for name, keys in self._keys.items()}
-        steer, gas, _ = self.action
-        goal = float(on["right"] - on["left"])
-        step = STEER_PER_TICK if goal else RELEASE_PER_TICK
-        steer += np.clip(goal - steer, -step, step)
-        gas = min(gas + GAS_PER_TICK, 1.0) if on["gas"] else 0.0
-        self.action = np.array([steer, gas, BRAKE if on["brake"] else 0.0], np.float32)
-        return self.action
-
-    def release(self) -> None:
-        """Centre the wheel and let go of the pedals; keys stay held."""
-        self.action = np.zeros(3, np.float32)
 
 
 class Episode:
@@ -227,27 +186,6 @@ class Replay:
         return next(self._actions)[None]
 
 
-def open_window(size: tuple[int, int]) -> tuple[Any, Any]:
-    """pygame and its window, or a `UserError` that says what is missing."""
-    try:
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-        import pygame
-    except ImportError:
-        raise UserError("pygame is not installed; pip install -e '.[play]'") from None
-    asked = os.environ.get("SDL_VIDEODRIVER")
-    try:
-        pygame.display.init()
-        if pygame.display.get_driver() in ("dummy", "offscreen") and not asked:
-            raise pygame.error("no display")
-        window = pygame.display.set_mode(size)
-    except pygame.error as error:
-        raise UserError(
-            f"cannot open a window ({error}); play.py needs a screen, scripts/watch.py does not"
-        ) from None
-    pygame.display.set_caption("Dreamracer")
-    return pygame, window
-
-
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     # Late: --help need not wait for numba.
@@ -267,7 +205,7 @@ def main() -> None:
         )
     except ValueError as error:
         raise UserError(str(error)) from None
-    pygame, window = open_window((VIEW_WIDTH + WIDTH, HEIGHT))
+    pygame, window = open_window((VIEW_WIDTH + WIDTH, HEIGHT), "scripts/watch.py does not need one")
     world = EngineWorld(ObservationSpec(), config, settings.track_seed)
     run = Run.create(
         settings.run_root,

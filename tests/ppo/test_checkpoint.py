@@ -7,6 +7,7 @@ import torch
 
 import ppo
 from common.errors import UserError
+from common.nn import to_arrays, to_tensors
 from ppo import checkpoint
 from ppo.policy import ActorCritic
 from tests.ppo.toys import NETWORK, SPEC
@@ -206,16 +207,16 @@ def test_trees_round_trip_through_a_file(tmp_path):
         "empty": np.zeros((0, 3)),
         "plain": (1, "text", None, 2**100),
     }
-    torch.save(checkpoint.to_tensors(tree), tmp_path / "x.pt")
-    back = checkpoint.to_arrays(torch.load(tmp_path / "x.pt", weights_only=True))
+    torch.save(to_tensors(tree), tmp_path / "x.pt")
+    back = to_arrays(torch.load(tmp_path / "x.pt", weights_only=True))
     assert back.keys() == tree.keys()
     np.testing.assert_equal(back, tree)
     assert back["unsigned"][0].dtype == np.uint64
-    assert checkpoint.to_tensors(np.float64(2.5)) == 2.5
+    assert to_tensors(np.float64(2.5)) == 2.5
 
 
 def test_snapshots_are_copied():
     array = np.zeros(3)
-    tensor = checkpoint.to_tensors({"a": array})["a"]
+    tensor = to_tensors({"a": array})["a"]
     array[:] = 1
     assert tensor.tolist() == [0, 0, 0]

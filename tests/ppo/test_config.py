@@ -10,7 +10,11 @@ from common.config import CONF_DIR, validate
 from common.errors import ConfigError
 from ppo.config import PPOConfig, TrainConfig
 
-EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
+EXPERIMENTS = sorted(
+    path.stem
+    for path in (CONF_DIR / "experiment").glob("*.yaml")
+    if "rung" not in OmegaConf.load(path)  # a rung is train_world_model.py's
+)
 
 
 def composed(*overrides):

@@ -20,7 +20,7 @@ from ppo.diagnostics import (
     diagnose_evaluation,
     steady_steer,
 )
-from ppo.display import Display
+from ppo.display import make_display
 from ppo.evaluate import Driver
 from ppo.policy import ActorCritic, Decision
 from ppo.trainer import Trainer
@@ -179,7 +179,7 @@ def test_a_driver_that_has_learned_nothing_yet_is_not_flagged(tmp_path, reward, 
 
 def test_a_warning_is_said_when_a_failure_appears_and_when_it_comes_back(tmp_path):
     ill = trainer(tmp_path, ppo=replace(PPO, num_steps=8))
-    said, display = [], Display(1, live=False, enabled=False)
+    said, display = [], make_display(1, live=False, enabled=False)
     display.say = said.append
     for steer, counts in [(5.0, 1), (5.0, 1), (0.0, 1), (5.0, 2), (-5.0, 2)]:
         with torch.no_grad():

@@ -11,7 +11,7 @@ from common.runs import Run
 from envs.racing.config import EnvConfig
 from ppo import checkpoint
 from ppo.config import EvaluationConfig, PPOConfig, TrainConfig
-from ppo.display import Display
+from ppo.display import make_display
 from ppo.evaluate import load_policy
 from ppo.trainer import Trainer, _copied
 from ppo.validation import Validation
@@ -48,7 +48,7 @@ def trainer(config, root, validate=None, name="run", background=False):
 
 
 def fit(trainer):
-    with Display(trainer.config.total_timesteps, live=False, enabled=False) as display:
+    with make_display(trainer.config.total_timesteps, live=False, enabled=False) as display:
         trainer.fit(display)
     return trainer
 
@@ -266,7 +266,7 @@ def test_a_failure_is_named_in_the_row_and_said_once(tmp_path):
     with torch.no_grad():
         broken.policy.policy[-1].bias.copy_(torch.tensor([9.0, 9.0, -9.0]))
     said = []
-    display = Display(1, live=False, enabled=False)
+    display = make_display(1, live=False, enabled=False)
     display.say = said.append
     broken.fit(display)
     rows = broken.run.metrics()

@@ -1,0 +1,79 @@
+"""What a person sees while training: a live bar on a terminal, a line now and then elsewhere."""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+SECONDS_PER_LINE = 15.0
+
+
+class Display:
+    """Shows rows of metrics.
+
+    Args:
+        total: the budget.
+        counter: key of a row that says how much of it is spent.
+        summary: a row as one line; the time left, as text, is put after its first words.
+        live: draw a bar if there is a terminal.
+        enabled: False is silent, for other ranks.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        counter: str,
+        summary: Callable[[Mapping[str, Any], str], str],
+        live: bool,
+        enabled: bool = True,
+    ) -> None:
+        self.total, self.counter, self.summary = total, counter, summary
+        self.enabled = enabled
+        self.console = Console()
+        self.live = live and enabled and self.console.is_terminal
+        self._started: tuple[float, int] | None = None
+        self._last_line = 0.0
+        self._progress = Progress(
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TextColumn("{task.description}"),
+            console=self.console,
+            disable=not self.live,
+            transient=False,
+        )
+        self._task = self._progress.add_task("starting", total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        if self.enabled:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, row: Mapping[str, Any]) -> None:
+        """Show the newest row."""
+        if not self.enabled:
+            return
+        now, spent = time.monotonic(), row[self.counter]
+        if self._started is None:
+            self._started = (now, spent)
+        text = self.summary(row, self._time_left(now, spent))
+        self._progress.update(self._task, completed=min(spent, self.total), description=text)
+        if not self.live and now - self._last_line >= SECONDS_PER_LINE:
+            self._last_line = now
+            self.say(f"{100 * spent / self.total:3.0f}% {text}")
+
+    def _time_left(self, now: float, spent: int) -> str:
+        started, first = self._started
+        if spent <= first:
+            return ""
+        seconds = max(self.total - spent, 0) * (now - started) / (spent - first)
+        return f"{timedelta(seconds=round(seconds))} left"

@@ -1,0 +1,298 @@
+"""The ladder of experiments: `python -m experiments.ladder run=E1-P5`; see `--help`.
+
+A rung is a configuration (conf/experiment/<rung>.yaml) that names its parent, its one change, what
+that should do, and the measure that tells. This runs what is missing, judges every rung by the same
+probes, and keeps a record of each with its verdict.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from common import cli
+from common.config import CONF_DIR, validate
+from common.errors import UserError
+from common.files import read_json, sha256_file
+from common.records import write_record
+from common.runs import ROOT
+from common.seeding import parse_seeds
+from common.statistics import mean_interval, paired_difference
+from probes.clips import RULES
+from rssm.config import RungConfig
+from rssm.training_run import TrainConfig
+
+ORDER = ("E1", "E2", "E3", "P1", "P2", "P3", "P4", "P5",
+         "I1B1", "I1B2", "I1B3", "2A", "2B", "2C")  # fmt: skip
+
+DESCRIPTION = f"""
+Run rungs of the ladder and judge them: {", ".join(ORDER)}.
+
+    python -m experiments.ladder run=E1-P5
+    python -m experiments.ladder run=E1-P5,2B seeds=1-2 record=true
+    python -m experiments.ladder run=P5 scale=record
+
+A rung starts from others' weights where its configuration says so: those have to be there, or in
+the same call. Data sets are collected by scripts/collect_replay.py first. Started again after an
+interruption, finished rungs are skipped and an unfinished one is resumed. record=true writes
+experiments/records/ladder_<rung>.json.
+"""
+
+JUDGED = ("sharp_turn", "gentle_turn", "recovery", "straight", "faithfulness")
+
+
+@dataclass(frozen=True)
+class Settings:
+    run: str = field(default="E1-P5", metadata={"help": "rungs: names and ranges, with commas"})
+    seeds: str = field(default="1", metadata={"help": "training seeds, such as 1-2"})
+    scale: Literal["laptop", "record"] = field(default="laptop", metadata={"help": "of budgets"})
+    data_root: str = field(default="data", metadata={"help": "of the data sets"})
+    run_root: str = field(default="runs", metadata={"help": "of the runs"})
+    overrides: list[str] = field(
+        default_factory=list, metadata={"help": "more overrides of train_world_model.py"}
+    )
+    probes: list[str] = field(
+        default_factory=lambda: list(JUDGED), metadata={"help": "of every rung"}
+    )
+    clips: int | None = field(default=None, metadata={"help": "per probe; null: the rule's own"})
+    record: bool = field(default=False, metadata={"help": "write records"})
+
+    def __post_init__(self) -> None:
+        rungs(self.run)
+        parse_seeds(self.seeds)
+        for probe in self.probes:
+            if probe not in RULES:
+                raise ValueError(f"probes are among {', '.join(RULES)}, not {probe!r}")
+
+
+def rungs(text: str) -> list[str]:
+    """Names from "E1-P5,2B", in the ladder's order; `UserError` for unknown ones."""
+    chosen: set[str] = set()
+    for item in text.split(","):
+        first, _, last = item.strip().partition("-")
+        last = last or first
+        for name in (first, last):
+            if name not in ORDER:
+                raise UserError(f"run={text}: {name!r} is no rung; there are {', '.join(ORDER)}")
+        begin, end = ORDER.index(first), ORDER.index(last)
+        if begin > end:
+            raise UserError(f"run={text}: {item.strip()} runs backwards")
+        chosen.update(ORDER[begin : end + 1])
+    return [name for name in ORDER if name in chosen]
+
+
+def configuration(name: str, scale: str, overrides: Sequence[str] = ()) -> TrainConfig:
+    """What train_world_model.py makes of a rung."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF_DIR)):
+        composed = compose("train_world_model", overrides=[*arguments(name, scale), *overrides])
+    return validate(composed, TrainConfig)
+
+
+def arguments(name: str, scale: str) -> list[str]:
+    """Overrides of train_world_model.py that make it a rung at a scale."""
+    return [f"experiment={name}", f"scale={scale}", *(["rssm=record"] if scale == "record" else [])]
+
+
+def train(name: str, seed: int, settings: Settings) -> Path:
+    """Train a rung, or go on with it; returns its run directory."""
+    path = Path(settings.run_root) / "ladder" / settings.scale / f"{name}-s{seed}"
+    if (path / "result.json").is_file():
+        print(f"{path}: already trained")
+        return path
+    if (path / "manifest.json").is_file():
+        command = [f"resume={path}"]
+    else:
+        command = [*arguments(name, settings.scale), f"seed={seed}", *settings.overrides]
+        command += [f"run_root={settings.run_root}", f"data.root={settings.data_root}"]
+    _call(ROOT / "train_world_model.py", *command)
+    return path
+
+
+def judge(path: Path, name: str, settings: Settings) -> dict[str, dict[str, Any]]:
+    """Run the probes that a rung has not been judged by yet; returns their results by name."""
+    checkpoint = path / "checkpoints" / "final.pt"
+    content, found = sha256_file(checkpoint), {}
+    for probe in settings.probes:
+        kept = path / "probes" / f"{probe}.json"
+        if not kept.is_file() or read_json(kept).get("checkpoint_sha256") != content:
+            options = [] if settings.clips is None else [f"clips={settings.clips}"]
+            directory = path / "probes"
+            _call(
+                "-m", "probes", probe, f"checkpoint={checkpoint}", f"into={directory}",
+                f"data_root={settings.data_root}", *options,
+            )  # fmt: skip
+        found[probe] = read_json(kept)
+    return found
+
+
+def _call(*command: Any) -> None:
+    done = subprocess.run([sys.executable, *map(str, command)], cwd=None)
+    if done.returncode:
+        told = " ".join(map(str, command))
+        raise UserError(f"{told} ended with {done.returncode}; what it printed says why")
+
+
+def verdict(
+    rung: RungConfig,
+    own: Mapping[int, Mapping[str, Any]],
+    parents: Mapping[int, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Whether the predicted observable came: confirmed, refuted or inconclusive.
+
+    The change of the measure is paired by clip, averaged over the seeds that both have, with a 95%
+    interval over clips. It is confirmed if the interval lies on the predicted side of zero, refuted
+    if on the other, and inconclusive if it includes zero.
+
+    own, parents: results of the observable's probe by seed.
+    """
+    if rung.observable is None or rung.parent is None:
+        return {"verdict": None}
+    measure, changes = rung.observable.measure, []
+    for seed in sorted(own.keys() & parents.keys()):
+        if own[seed]["clips"]["hash"] != parents[seed]["clips"]["hash"]:
+            raise UserError(
+                f"{rung.name} and {rung.parent} were judged on different clips; judge both again"
+            )
+        pair = [one[seed]["per_clip"].get(measure) for one in (own, parents)]
+        if None in pair:
+            return {"verdict": "inconclusive", "reason": f"one of them has no {measure}"}
+        changes.append(np.array(pair, np.float64))
+    if not changes:
+        return {"verdict": "inconclusive", "reason": f"{rung.parent} has not been run"}
+    mine, other = np.nanmean(np.stack(changes), axis=0)
+    finite = np.isfinite(mine) & np.isfinite(other)
+    change = paired_difference(mine[finite], other[finite])
+    sign = rung.observable.sign
+    if change.low is not None and sign * change.low > 0 and sign * change.high > 0:
+        word = "confirmed"
+    elif change.low is not None and sign * change.low < 0 and sign * change.high < 0:
+        word = "refuted"
+    else:
+        word = "inconclusive"
+    return {"verdict": word, "change": change.to_dict(), "seeds": len(changes)}
+
+
+def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """A rung's headline numbers of one seed, by "<probe>_<measure>"."""
+    numbers: dict[str, float] = {}
+    for probe, result in results.items():
+        found = result["numbers"]
+        for measure in ("ssim", "psnr", "mse"):
+            numbers[f"{probe}_{measure}"] = found["pictures"][measure]["model"]["mean"]
+        if "camera" in found:
+            for measure in ("yaw_slope", "forward_slope", "yaw_final_share"):
+                estimate = found["camera"]["imagined"].get(measure)
+                if estimate:
+                    numbers[f"{probe}_{measure}"] = estimate["mean"]
+        numbers[f"{probe}_action_sensitivity"] = found["action_sensitivity"]["mean"]
+    for key, row in results.get("faithfulness", {"numbers": {"telemetry": {}}})["numbers"][
+        "telemetry"
+    ].items():
+        if "model" in row:
+            numbers[f"corr_{key}"] = row["model"]["corr"]["mean"]
+        elif "auc" in row:
+            numbers[f"auc_{key}"] = row["auc"]
+    return numbers
+
+
+def keep(
+    name: str,
+    settings: Settings,
+    rung: RungConfig,
+    runs: Mapping[int, Path],
+    results: Mapping[int, Mapping[str, Any]],
+    told: Mapping[str, Any],
+) -> None:
+    """Write a rung's record."""
+    seeds = {seed: summary(found) for seed, found in results.items()}
+    shared = set.intersection(*(set(numbers) for numbers in seeds.values()))
+    metrics: dict[str, Any] = {}
+    for measure in sorted(shared):
+        values = [numbers[measure] for numbers in seeds.values()]
+        finite = [value for value in values if value is not None and np.isfinite(value)]
+        if finite:
+            metrics[measure] = mean_interval(finite).to_dict()
+    trained = {seed: read_json(path / "result.json") for seed, path in runs.items()}
+    probe = rung.observable.probe if rung.observable else "sharp_turn"
+    first = results[min(results)].get(probe)
+    write_record(
+        f"ladder_{name.lower()}",
+        command=f"python -m experiments.ladder run={name} seeds={settings.seeds} record=true",
+        settings={"scale": settings.scale, "seeds": sorted(runs), "updates": rung.updates},
+        metrics=metrics,
+        details={
+            "rung": {
+                "name": name,
+                "parent": rung.parent,
+                "change": rung.change,
+                "hypothesis": rung.hypothesis,
+                "observable": vars(rung.observable) if rung.observable else None,
+            },
+            "verdict": dict(told),
+            "seeds": [{"seed": seed, **numbers} for seed, numbers in seeds.items()],
+            "trained": [
+                {"seed": seed, **{k: v for k, v in one.items() if isinstance(v, int | float)}}
+                for seed, one in trained.items()
+            ],
+            "clips": {p: r["clips"]["hash"] for p, r in results[min(results)].items()},
+            "curves": first["curves"] if first else {},
+            "passed": {p: r["passed"] for p, r in results[min(results)].items()},
+        },
+    )
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    rows, line = [], {}
+    for name in rungs(settings.run):
+        config = configuration(name, settings.scale)
+        runs = {s: train(name, s, settings) for s in parse_seeds(settings.seeds)}
+        results = {seed: judge(path, name, settings) for seed, path in runs.items()}
+        told = verdict(config.rung, *_observed(config.rung, results, settings))
+        if settings.record:
+            keep(name, settings, config.rung, runs, results, told)
+        numbers = summary(results[min(results)])
+        rows.append([name, told["verdict"] or "", *(numbers.get(k, "") for k in COLUMNS)])
+        line[f"{name}_verdict"] = told["verdict"]
+        line[f"{name}_sharp_turn_ssim"] = numbers.get("sharp_turn_ssim")
+    cli.table(["rung", "verdict", *COLUMNS], rows)
+    cli.finish(line)
+
+
+COLUMNS = (
+    "sharp_turn_ssim",
+    "sharp_turn_yaw_slope",
+    "sharp_turn_forward_slope",
+    "gentle_turn_ssim",
+    "recovery_ssim",
+    "corr_speed@15",
+    "corr_progress_delta@15",
+)
+
+
+def _observed(
+    rung: RungConfig, results: Mapping[int, Mapping[str, Any]], settings: Settings
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Results of the observable's probe by seed: the rung's, and its parent's if there are any."""
+    if rung.observable is None:
+        return {}, {}
+    probe = rung.observable.probe
+    own = {seed: found[probe] for seed, found in results.items() if probe in found}
+    root = Path(settings.run_root) / "ladder" / settings.scale
+    parents = {}
+    for seed in own:
+        path = root / f"{rung.parent}-s{seed}" / "probes" / f"{probe}.json"
+        if path.is_file():
+            parents[seed] = read_json(path)
+    return own, parents
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,146 @@
+"""`python -m probes <probe>|all checkpoint=...`; see `--help`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common import cli
+from common.errors import ConfigError
+from common.files import sha256_file, to_plain, write_json
+from common.nn import set_threads
+from common.runs import Run, timestamped
+from probes.bundle import ProbeConfig, Result, run_probe
+from probes.clips import RULES
+
+DESCRIPTION = f"""
+Judge a world model by probes: {", ".join(RULES)}, or all.
+
+    python -m probes sharp_turn checkpoint=runs/rssm/<run>/checkpoints/final.pt
+    python -m probes all checkpoint=experiments/checkpoints/P5.pt film=false
+
+Clips come from tracks that nothing was trained on (python scripts/collect_replay.py
+dataset=PROBE, and dataset=NOVEL for novel_layout). Numbers, curves, figures and films are written
+below runs/.
+"""
+
+
+@dataclass(frozen=True)
+class Settings(ProbeConfig):
+    checkpoint: str = field(default="", metadata={"help": "of a world model"})
+    threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
+    run_root: str = field(default="runs", metadata={"help": "where the run directory is made"})
+    name: str = field(default="", metadata={"help": "of the run; empty: made from the time"})
+    into: str = field(
+        default="", metadata={"help": "a directory for the results, instead of a run of its own"}
+    )
+    quick: bool = field(default=False, metadata={"help": "8 clips, no film: less than 50 s"})
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    probe = arguments.pop(0) if arguments and "=" not in arguments[0] else ""
+    if probe.startswith("-"):
+        arguments, probe = [probe, *arguments], ""
+    settings = cli.parse(Settings, DESCRIPTION, arguments)
+    if probe not in (*RULES, "all"):
+        raise ConfigError(f"name a probe: {', '.join(RULES)} or all, not {probe!r}")
+    if not settings.checkpoint:
+        raise ConfigError("name a world model: checkpoint=<file>")
+    cli.finish(judge(probe, settings))
+
+
+def judge(probe: str, settings: Settings) -> dict[str, Any]:
+    """Run one probe or all; returns the numbers of the last line."""
+    from rssm import load_world_model  # late: torch takes seconds to start
+
+    set_threads(settings.threads)
+    path = Path(settings.checkpoint)
+    model = load_world_model(path)
+    config = settings
+    if settings.quick:
+        config = Settings(**{**vars(settings), "clips": 8, "film": False})
+    content = sha256_file(path)
+    directory = _directory(probe, settings, path, content)
+    line: dict[str, Any] = {"directory": str(directory)}
+    label = path.stem if path.stem != "final" else path.absolute().parents[1].name
+    for name in RULES if probe == "all" else [probe]:
+        result = run_probe(name, model, config, directory, label)
+        about = {"checkpoint": str(path), "checkpoint_sha256": content}
+        write_json(directory / f"{name}.json", about | result.to_dict())
+        show(result)
+        line |= {f"{name}_{key}": value for key, value in headline(result).items()}
+    return line
+
+
+def _directory(probe: str, settings: Settings, path: Path, content: str) -> Path:
+    """Where the results go: a run of its own, or the directory that was named."""
+    if settings.into:
+        return Path(settings.into)
+    run = Run.create(
+        settings.run_root,
+        settings.name or timestamped("probes", probe),
+        to_plain(vars(settings)) | {"probe": probe},
+        seeds={"root": settings.seed},
+        extra={"checkpoint": str(path), "checkpoint_sha256": content},
+    )
+    print(f"run {run.path}")
+    return run.path
+
+
+def headline(result: Result) -> dict[str, Any]:
+    """A probe in a few numbers."""
+    numbers, pictures = result.numbers, result.numbers["pictures"]
+    line = {
+        "passed": result.passed,
+        "clips": len(result.clips["clips"]),
+        "ssim": pictures["ssim"]["model"]["mean"],
+        "psnr": pictures["psnr"]["model"]["mean"],
+    }
+    if "camera" in numbers:
+        read = numbers["camera"]["imagined"]
+        line |= {f"{axis}_slope": read[f"{axis}_slope"]["mean"] for axis in ("yaw", "forward")}
+        line["yaw_final_share"] = read["yaw_final_share"]["mean"]
+    return line
+
+
+def show(result: Result) -> None:
+    """Print a probe's tables."""
+    pictures = result.numbers["pictures"]
+    kinds = list(pictures["ssim"])
+    rows = [[name, *(table[kind]["mean"] for kind in kinds)] for name, table in pictures.items()]
+    clips = result.clips
+    cli.table(
+        ["metric", *kinds], rows,
+        f"{result.name}: {len(clips['clips'])} clips on {clips['tracks']} tracks",
+    )  # fmt: skip
+    if "camera" in result.numbers:
+        imagined, real = (result.numbers["camera"][k] for k in ("imagined", "real"))
+        rows = [[name, _interval(imagined[name]), _interval(real.get(name))] for name in imagined]
+        cli.table(["camera motion (median)", "imagined frames", "real frames"], rows)
+    rows = []
+    for key, row in result.numbers["telemetry"].items():
+        if "model" in row:
+            rest = [row[k]["corr"]["mean"] if k in row else "" for k in ("persistence", "blind")]
+            wins = ", ".join(kind for kind, won in row["beats"].items() if won)
+            rows.append([key, _interval(row["model"]["corr"]), *rest, row["model"]["mae"]["mean"],
+                         wins])  # fmt: skip
+        else:
+            rows.append([key, f"AUC {row['auc']:.3f}", "", "", row["brier"], ""])
+    cli.table(["telemetry", "correlation", "persistence", "blind", "MAE or Brier", "beats"], rows)
+    for name, holds in result.verdict.items():
+        print(f"{'pass' if holds else 'FAIL'}  {result.name} {name}")
+
+
+def _interval(estimate: dict[str, Any] | None) -> str:
+    if estimate is None:
+        return ""
+    low, high = estimate["low"], estimate["high"]
+    bounds = "" if low is None else f" [{low:.3g}, {high:.3g}]"
+    return f"{estimate['mean']:.3g}{bounds}"
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

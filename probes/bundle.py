@@ -1,0 +1,254 @@
+"""A probe from checkpoint to verdict: clips, futures, numbers, pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import UserError
+from common.schema import unknown_choice
+from common.statistics import bootstrap_interval, mean_interval
+from probes.camera import PictureCamera
+from probes.clips import RULES, find_clips, listing
+from probes.film import write_figure, write_film
+from probes.judge import Futures, camera_motion, follow
+from probes.pictures import judge_pictures
+from probes.telemetry import judge_telemetry
+from replay import DataSet
+from rssm import WorldModel
+
+MOVING = ("sharp_turn", "gentle_turn", "recovery", "novel_layout")
+"""Probes that read the camera's motion from the frames."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When a probe passes. A bound that does not apply to a probe is None.
+
+    Attributes:
+        slope: bounds of the median over clips of the slope of read over true yaw, and of advance.
+        yaw_error: most median error of the final yaw, as a share of the true one.
+        above_baselines: SSIM is above repeat-last and constant motion at every row of the horizon.
+        correlation: least correlation of every telemetry head at the first horizon.
+    """
+
+    slope: tuple[float, float] | None = (0.9, 1.1)
+    yaw_error: float | None = 0.1
+    above_baselines: bool = True
+    correlation: float | None = None
+
+
+@dataclass(frozen=True)
+class ProbeConfig:
+    """How to judge.
+
+    Attributes:
+        context, horizon: rows.
+        horizons: rows after the context at which telemetry is judged.
+        data_root: of the data sets.
+        dataset, split: where clips come from.
+        train: the data set whose training split teaches the blind regression; None for the one
+            that the checkpoint names.
+        clips: most clips per probe; None for the rule's own.
+        seed: of clips and noise.
+        film: write videos.
+        thresholds: by probe; those missing are the default's.
+    """
+
+    context: int = 50
+    horizon: int = 50
+    horizons: tuple[int, ...] = (15, 50)
+    data_root: str = "data"
+    dataset: str = "PROBE"
+    split: str = "probe"
+    train: str | None = None
+    clips: int | None = None
+    seed: int = 0
+    film: bool = True
+    thresholds: dict[str, Thresholds] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("context", "horizon"):
+            if not 2 <= getattr(self, name) <= 1000:
+                raise ValueError(f"{name} is 2 to 1000, not {getattr(self, name)}")
+        if self.clips is not None and self.clips < 2:
+            raise ValueError(f"clips is at least 2, not {self.clips}")
+        for horizon in self.horizons:
+            if not 1 <= horizon <= self.horizon:
+                raise ValueError(f"horizons are 1 to {self.horizon}, not {horizon}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a probe found, as plain data.
+
+    Attributes:
+        name: of the probe.
+        numbers, curves: by part.
+        motion: true and read motion at the end of the horizon, by source of frames and axis.
+        per_clip: values in the order of the clips, by measure; larger is better in each: ssim,
+            psnr, -|1 - slope| as yaw_slope and forward_slope, -|error| of a head as speed@15.
+        clips: rule and list.
+        verdict: by criterion.
+    """
+
+    name: str
+    numbers: dict[str, Any]
+    curves: dict[str, dict[str, list[float]]]
+    motion: dict[str, dict[str, list[float]]] | None
+    per_clip: dict[str, list[float]]
+    clips: dict[str, Any]
+    verdict: dict[str, bool]
+
+    @property
+    def passed(self) -> bool:
+        """Every criterion of the verdict holds."""
+        return all(self.verdict.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for `<probe>.json`."""
+        return dataclasses.asdict(self) | {"passed": self.passed}
+
+
+def run_probe(
+    name: str, model: WorldModel, config: ProbeConfig, directory: Path, label: str
+) -> Result:
+    """Judge `model` by one probe and write its film and figure into `directory`.
+
+    Raises:
+        UserError: an unknown probe, missing data, or too few clips.
+    """
+    if name not in RULES:
+        raise UserError(str(unknown_choice("probe", name, list(RULES))))
+    rule = RULES[name]
+    if config.clips is not None:
+        clips = min(config.clips, rule.clips)
+        rule = dataclasses.replace(rule, clips=clips, least=min(rule.least, clips))
+    data = DataSet(config.data_root, rule.tracks or config.dataset, config.split, check=False)
+    chosen = find_clips(data, rule, config.context, config.horizon, config.seed)
+    futures = follow(model, data, chosen, config.context, config.horizon, seed=config.seed)
+    camera = PictureCamera.of(data.attributes.camera, futures.real.shape[2])
+    pictures, curves, per_clip = judge_pictures(futures, camera)
+    numbers: dict[str, Any] = {"pictures": pictures}
+    numbers["action_sensitivity"] = _sensitivity(model, data, chosen, config, futures)
+    train = _train_split(model, config)
+    numbers["telemetry"] = judge_telemetry(
+        futures, model.heads.telemetry, train, config.horizons, config.seed
+    )
+    motion = None
+    for head, found in futures.predicted.items():
+        if head in futures.recorded:
+            for horizon in config.horizons:
+                error = found[:, horizon - 1] - futures.recorded[head][:, horizon - 1]
+                per_clip[f"{head}@{horizon}"] = -np.abs(error)
+    if name in MOVING:
+        numbers["camera"], motion, slopes = _camera(camera, futures)
+        per_clip |= slopes
+    bounds = config.thresholds.get(name, DEFAULTS.get(name, Thresholds(None, None, False)))
+    verdict = judge(numbers, curves, bounds, config.horizons[0])
+    kept = {measure: values.tolist() for measure, values in per_clip.items()}
+    result = Result(name, numbers, curves, motion, kept, listing(chosen, rule, data), verdict)
+    title = f"{name}, {label}"
+    write_figure(directory / f"{name}.png", curves, motion, title)
+    if config.film:
+        write_film(directory / f"{name}.mp4", futures, chosen, title)
+    return result
+
+
+DEFAULTS = {
+    "sharp_turn": Thresholds(),
+    "gentle_turn": Thresholds(),
+    "novel_layout": Thresholds(),
+    "recovery": Thresholds(slope=None, yaw_error=None),
+    "straight": Thresholds(slope=None, yaw_error=None),
+    "faithfulness": Thresholds(None, None, False, correlation=0.9),
+}
+
+
+def judge(
+    numbers: Mapping[str, Any],
+    curves: Mapping[str, Mapping[str, list[float]]],
+    bounds: Thresholds,
+    horizon: int,
+) -> dict[str, bool]:
+    """Each criterion by name, and whether it holds."""
+    verdict: dict[str, bool] = {}
+    if bounds.slope is not None:
+        low, high = bounds.slope
+        for axis in ("yaw", "forward"):
+            median = numbers["camera"]["imagined"][f"{axis}_slope"]["mean"]
+            verdict[f"{axis}_slope"] = bool(low <= median <= high)
+    if bounds.yaw_error is not None:
+        error = numbers["camera"]["imagined"]["yaw_final_share"]["mean"]
+        verdict["yaw_final_error"] = bool(error < bounds.yaw_error)
+    if bounds.above_baselines:
+        model = np.array(curves["ssim"]["model"])
+        for kind in ("repeat_last", "constant_motion"):
+            verdict[f"ssim_above_{kind}"] = bool((model > np.array(curves["ssim"][kind])).all())
+    if bounds.correlation is not None:
+        for key, row in numbers["telemetry"].items():
+            head, _, at = key.partition("@")
+            if at == str(horizon) and "model" in row:
+                found = row["model"]["corr"]["mean"]
+                verdict[f"{head}_correlation"] = bool(found >= bounds.correlation)
+    return verdict
+
+
+def _camera(
+    camera: PictureCamera, futures: Futures
+) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]], dict[str, NDArray[np.float64]]]:
+    """The camera's motion read from imagined and from real frames: medians over clips, the points
+    at the end of the horizon, and -|1 - slope| of the imagined per clip."""
+    last = futures.context[:, -1]
+    table: dict[str, Any] = {}
+    points: dict[str, dict[str, list[float]]] = {}
+    slopes: dict[str, NDArray[np.float64]] = {}
+    for source, frames in (("imagined", futures.imagined), ("real", futures.real)):
+        read = camera_motion(camera, last, frames, futures.pose)
+        clips = read.per_clip()
+        table[source] = _medians(clips)
+        if source == "imagined":
+            slopes = {f"{a}_slope": -np.abs(1 - clips[f"{a}_slope"]) for a in ("yaw", "forward")}
+        points[source] = {
+            axis: [getattr(read, f"true_{axis}")[:, -1].tolist(),
+                   getattr(read, axis)[:, -1].tolist()]
+            for axis in ("yaw", "forward")
+        }  # fmt: skip
+    return table, points, slopes
+
+
+def _medians(clips: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    numbers = {}
+    for name, values in clips.items():
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            numbers[name] = bootstrap_interval(finite, np.median, resamples=2000).to_dict()
+    return numbers
+
+
+def _sensitivity(
+    model: WorldModel, data: DataSet, clips: list, config: ProbeConfig, futures: Futures
+) -> dict[str, Any]:
+    """Open-loop error with another clip's actions over that with the true ones, same noise."""
+    other = follow(
+        model, data, clips, config.context, config.horizon, seed=config.seed, shuffled=True
+    )
+
+    def error(imagined: NDArray) -> NDArray[np.float64]:
+        return np.square(imagined - futures.real).mean((1, 2, 3, 4), dtype=np.float64)
+
+    ratio = error(other.imagined) / np.maximum(error(futures.imagined), 1e-9)
+    return mean_interval(ratio).to_dict()
+
+
+def _train_split(model: WorldModel, config: ProbeConfig) -> DataSet:
+    name = config.train or model.about.get("dataset")
+    if not name:
+        raise UserError("the checkpoint names no data set; give train=<data set>")
+    return DataSet(config.data_root, name, "train", check=False)

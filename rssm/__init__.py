@@ -1,0 +1,12 @@
+"""The world model: an RSSM that learns from replay what driving looks like and leads to.
+
+`load_world_model` reads a checkpoint; the model can `observe` frames, `decode` latents, and
+`imagine` runs ahead without frames. `train_world_model.py` trains one; no simulator is needed.
+"""
+
+from rssm.checkpoint import load_world_model
+from rssm.core import State
+from rssm.imagination import Imagined, imagine
+from rssm.model import WorldModel
+
+__all__ = ["Imagined", "State", "WorldModel", "imagine", "load_world_model"]

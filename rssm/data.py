@@ -1,0 +1,214 @@
+"""Batches for the world model: which rows of which data set, as tensors with the heads' targets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from common.errors import UserError
+from replay import DataSet, WindowSampler
+from replay.sampler import corner_strata
+from rssm.config import MOTION, REGRESSED
+from rssm.heads import CONTINUE, OFF, REWARD, HeadConfig
+from rssm.motion import motion_between
+
+INPUTS = ("observation", "action", "is_first")
+POSE = ("x", "y", "heading")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to train on.
+
+    Attributes:
+        root: directory of the data sets.
+        dataset: name below it.
+        train, val: its splits.
+        length: rows per window.
+        batch: windows per update, over all processes.
+        micro_batch: windows per forward and backward pass; gradients of a batch add up. Equal to
+            the batch by default.
+        strata: rad; windows are drawn with equal shares from the classes that these corner angles
+            divide. Empty draws every window alike.
+        on_damage: refuse a data set with a damaged shard, or skip the shard.
+        check: compare the hash of every shard first (a second per GB).
+    """
+
+    root: str = "data"
+    dataset: str = "D4_main"
+    train: str = "train"
+    val: str = "val"
+    length: int = 50
+    batch: int = 16
+    micro_batch: int | None = None
+    strata: tuple[float, ...] = ()
+    on_damage: str = "refuse"
+    check: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("length", 2), ("batch", 1)):
+            value = getattr(self, name)
+            if not least <= value <= 4096:
+                raise ValueError(f"{name} is {least} to 4096, not {value}")
+        if self.micro_batch is not None and (self.micro_batch < 1 or self.batch % self.micro_batch):
+            raise ValueError(
+                f"micro_batch divides the batch of {self.batch}, unlike {self.micro_batch}"
+            )
+        if self.on_damage not in ("refuse", "skip"):
+            raise ValueError(f"on_damage is refuse or skip, not {self.on_damage!r}")
+        if list(self.strata) != sorted(set(self.strata)):
+            raise ValueError(f"strata grow, unlike {list(self.strata)}")
+
+    @property
+    def passes(self) -> int:
+        """Forward and backward passes per update."""
+        return self.batch // (self.micro_batch or self.batch)
+
+    def open(self, split: str) -> DataSet:
+        """One split of the data set."""
+        return DataSet(self.root, self.dataset, split, self.on_damage, check=self.check)
+
+
+class Reader:
+    """Windows of a data set as tensors, with a target for every head.
+
+    Args:
+        data: an open split.
+        telemetry: names to regress; those of `MOTION` are derived from the recorded pose.
+        off: whether the off-track label is wanted.
+
+    Raises:
+        UserError: a target that the data set cannot give.
+    """
+
+    def __init__(self, data: DataSet, telemetry: Sequence[str], off: bool) -> None:
+        has = available(data)
+        wanted = [*telemetry, *(["off_track"] if off else [])]
+        absent = [name for name in wanted if name not in has]
+        if absent:
+            raise UserError(
+                f"{data.path} was recorded without {', '.join(absent)}, so no head can learn it; "
+                "leave it out of heads.telemetry (off_track: heads.off_track=false); null takes "
+                "what there is"
+            )
+        self.data, self.telemetry, self.off = data, tuple(telemetry), off
+        moved = _motion(data) if set(telemetry) & set(MOTION) else {}
+        self._targets = {REWARD: data.column("reward")}
+        self._targets[CONTINUE] = (~data.column("terminated")).astype(np.float32)
+        for name in telemetry:
+            self._targets[name] = moved[name] if name in moved else data.column(_column(name))
+        if off:
+            self._targets[OFF] = (data.column(_column("off_track")) == 1).astype(np.float32)
+
+    def batch(self, starts: NDArray[np.int64], length: int) -> dict[str, Tensor]:
+        """Tensors (B, T, ...) by the names that `WorldModel.loss` takes.
+
+        Args:
+            starts: (B,) first rows.
+            length: rows T of each window.
+        """
+        windows = self.data.windows(starts, length, INPUTS)
+        rows = np.asarray(starts)[:, None] + np.arange(length)
+        arrays = windows | {name: column[rows] for name, column in self._targets.items()}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def statistics(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation of every regression target over the rows of a step."""
+        rows = ~self.data.column("is_first")
+        found = {}
+        for name in (REWARD, *self.telemetry):
+            values = self._targets[name][rows].astype(np.float64)
+            found[name] = (float(values.mean()), float(values.std()))
+        return found
+
+
+def available(data: DataSet) -> set[str]:
+    """Telemetry that a data set can feed to heads: what was recorded, and motion from the pose."""
+    has = set(data.attributes.telemetry)
+    return has | set(MOTION) if has.issuperset(POSE) else has
+
+
+def choose_heads(config: HeadConfig, data: DataSet) -> tuple[tuple[str, ...], bool]:
+    """Telemetry to regress and whether there is an off-track head, by what the data can feed."""
+    has = available(data)
+    telemetry = config.telemetry
+    if telemetry is None:
+        telemetry = tuple(name for name in REGRESSED if name in has)
+    if config.motion:
+        telemetry = (*telemetry, *MOTION)
+    off = "off_track" in has if config.off_track is None else config.off_track
+    return telemetry, off
+
+
+def _column(name: str) -> str:
+    return f"telemetry/{name}"
+
+
+def _motion(data: DataSet) -> dict[str, NDArray[np.float32]]:
+    """(rows,) by name of `MOTION`: how the car came to each row; 0 where nothing led to it."""
+    rows = np.arange(data.rows)
+    before = np.maximum(rows - 1, 0)
+    moved = motion_between(*(data.column(_column(name)) for name in POSE), before, rows)
+    led = ~data.column("is_first")
+    return {
+        name: (values * led).astype(np.float32) for name, values in zip(MOTION, moved, strict=True)
+    }
+
+
+class Passes(Dataset):
+    """The micro-batches of a run, numbered through: a pure function of (seed, number, data).
+
+    Args:
+        reader: of the training split.
+        config: sizes.
+        seed: root seed of the sampler.
+        updates: in the whole run.
+        rank, world: this process and how many share every batch.
+
+    Attributes:
+        seconds: spent on reading so far.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        config: DataConfig,
+        seed: int,
+        updates: int,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        data, strata = reader.data, None
+        if config.strata:
+            if "corner_angle" not in data.attributes.telemetry:
+                raise UserError(f"{data.path} has no corner_angle to stratify by")
+            strata = corner_strata(data.column(_column("corner_angle")), config.strata)
+        if config.batch // config.passes % world:
+            raise UserError(
+                f"micro-batches of {config.batch // config.passes} windows cannot be split over "
+                f"{world} processes"
+            )
+        self.reader, self.config, self.updates = reader, config, updates
+        self.sampler = WindowSampler(data.episodes, config.length, config.batch, seed, strata)
+        self.rank, self.world = rank, world
+        self.seconds = 0.0
+
+    def __len__(self) -> int:
+        return self.updates * self.config.passes
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        started = time.perf_counter()
+        update, part = divmod(number, self.config.passes)
+        starts = self.sampler.indices(update)
+        share = len(starts) // self.config.passes // self.world
+        first = (part * self.world + self.rank) * share
+        batch = self.reader.batch(starts[first : first + share], self.config.length)
+        self.seconds += time.perf_counter() - started
+        return batch

@@ -1,0 +1,259 @@
+"""One training run of a world model, from configuration to checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from common.config import resumed
+from common.display import Display
+from common.errors import ConfigError, UserError
+from common.mirror import LoggerConfig, open_mirror
+from common.nn import check_processes, choose_device, set_threads, tune_allocator
+from common.runs import Run, timestamped
+from common.seeding import derive, seed_everything
+from replay import DataSet
+from rssm import checkpoint
+from rssm.config import NetworkConfig, OptimiserConfig, RungConfig, ValidationConfig
+from rssm.data import DataConfig, Passes, Reader, choose_heads
+from rssm.heads import HeadConfig
+from rssm.losses import LossConfig
+from rssm.model import WorldModel
+from rssm.training import Recorder, Training, loader
+from rssm.validation import Validator
+
+RESUMABLE = ("resume", "updates", "device", "threads", "display", "logger")
+"""Settings that a resumed run takes from the command line; the others are the run's own."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that `train_world_model.py` can be told.
+
+    Attributes:
+        rung: the experiment of the ladder that this is, if any.
+        scale: of a rung's budget: laptop goes with rssm=xs, record with rssm=record.
+        updates: budget, in optimiser steps.
+        seed: root of all random numbers.
+        device: auto, cpu, cuda, cuda:<index> or mps.
+        precision: Lightning's name, such as 32-true or bf16-mixed.
+        threads: torch's CPU threads; 0 takes what this process may use.
+        processes: ranks that share each batch, started by torchrun.
+        warm_start: a world-model checkpoint or run whose fitting weights are taken over.
+        run_root, name: where the run directory is made; an empty name is made from the time.
+        resume: a run directory to go on with.
+        log_every, checkpoint_every: updates.
+    """
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    heads: HeadConfig = field(default_factory=HeadConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    rung: RungConfig = field(default_factory=RungConfig)
+    scale: Literal["laptop", "record"] = "laptop"
+    updates: int = 2000
+    seed: int = 1
+    device: str = "auto"
+    precision: str = "32-true"
+    threads: int = 0
+    processes: int = 1
+    warm_start: str | None = None
+    run_root: str = "runs"
+    name: str = ""
+    resume: str | None = None
+    log_every: int = 20
+    checkpoint_every: int = 500
+    display: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "log_every", "processes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
+        for name in ("seed", "threads", "checkpoint_every"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is at least 0, not {getattr(self, name)}")
+        if self.precision not in ("32-true", "bf16-mixed", "16-mixed"):
+            raise ValueError(
+                f"precision is 32-true, bf16-mixed or 16-mixed, not {self.precision!r}"
+            )
+
+
+def train(
+    config: TrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Train a world model; returns the numbers of the last line.
+
+    `resolved` is `config` as plain data and `overrides` the command line's, which only a resume
+    needs: it takes its configuration from the run directory.
+    """
+    if config.resume is not None:
+        run = Run.open(config.resume)
+        config = resumed(run, config, overrides, RESUMABLE)
+    tune_allocator()
+    threads = set_threads(config.threads, config.processes)
+    device = choose_device(config.device)
+    check_processes(config.processes, "train_world_model.py")
+    seed_everything(config.seed)
+    data = config.data.open(config.data.train)
+    held_out = config.data.open(config.data.val) if config.validation.every else None
+    main = int(os.environ.get("RANK", "0")) == 0
+    display = Display(config.updates, "update", summary, config.display, main)
+    if config.resume is None:
+        run = _new_run(config, resolved, data, held_out, device) if main else None
+    display.say(f"run {run.path}" if run else "")
+    display.say(f"device {device}, {config.precision}, {threads} threads")
+    display.say(f"data {data.path}: {data.rows:,} rows, {len(data.episodes):,} episodes")
+    for name, damage in data.skipped.items():
+        display.say(f"skipped {name}: {damage}")
+    with run.lock() if main else nullcontext():
+        return _train(config, run, data, held_out, device, display)
+
+
+def _train(
+    config: TrainConfig,
+    run: Run | None,
+    data: DataSet,
+    held_out: DataSet | None,
+    device: torch.device,
+    display: Display,
+) -> dict[str, Any]:
+    reader = Reader(data, *choose_heads(config.heads, data))
+    model = make_model(config, reader)
+    rank = int(os.environ.get("RANK", "0"))
+    passes = Passes(reader, config.data, config.seed, config.updates, rank, config.processes)
+    training = Training(
+        model, config.loss, config.optimiser, config.seed, config.updates, config.data.passes,
+        rejects=(run.path if run else Path(config.run_root)) / "nonfinite",
+    )  # fmt: skip
+    if config.resume is not None:
+        _restore(training, run, display)
+    elif config.warm_start is not None:
+        for line in checkpoint.warm_start(model, config.warm_start).lines():
+            display.say(line)
+    validate = None
+    if held_out:
+        validate = Validator(held_out, config.validation, config.seed, config.loss)
+    about = {"seed": config.seed, "dataset": config.data.dataset, "data_sha256": data.sha256}
+    logger = config.logger if run else LoggerConfig()
+    where = run.path if run else Path(config.run_root)
+    with closing(open_mirror(logger, where, where.name, dataclasses.asdict(config))) as mirror:
+        recorder = Recorder(
+            run, passes, mirror,
+            every=config.log_every,
+            save_every=config.checkpoint_every,
+            validate_every=config.validation.every if validate else 0,
+            validate=validate,
+            say=display.show,
+            about=about,
+        )  # fmt: skip
+        with display:
+            started = training.update
+            trainer = make_trainer(config, device, config.updates - started, [recorder])
+            if started < config.updates:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+                    trainer.fit(training, loader(passes, started))
+    if run is None:
+        return {}
+    final = run.checkpoints / "final.pt"
+    checkpoint.save(final, model, about | {"updates": training.update})
+    rows = [row for row in run.metrics() if "val/loss" in row]
+    results = {"run": str(run.path), "updates": training.update, "checkpoint": str(final)}
+    if rows:
+        results |= {k.removeprefix("val/"): v for k, v in rows[-1].items() if k.startswith("val/")}
+    run.write_json("result.json", results)
+    return results
+
+
+def make_model(config: TrainConfig, reader: Reader) -> WorldModel:
+    """An untrained model with the reader's heads and target statistics."""
+    torch.manual_seed(derive(config.seed, "weights"))
+    try:
+        model = WorldModel(
+            config.network, reader.telemetry, reader.off, regression=config.heads.regression
+        )
+    except ValueError as error:
+        raise ConfigError(f"network: {error}") from None
+    model.heads.set_statistics(reader.statistics())
+    return model
+
+
+def make_trainer(
+    config: TrainConfig, device: torch.device, updates: int, callbacks: list[Callback]
+) -> lightning.Trainer:
+    """Lightning's trainer, for `updates` more optimiser steps; files and logs are ours."""
+    several = config.processes > 1
+    one = 1 if device.type != "cuda" else [device.index or 0]
+    return lightning.Trainer(
+        accelerator=device.type,
+        devices=config.processes if several else one,
+        strategy="ddp" if several else "auto",
+        precision=config.precision,
+        max_steps=updates,
+        accumulate_grad_batches=config.data.passes,
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+
+
+def summary(row: Mapping[str, Any], time_left: str) -> str:
+    """One line of the numbers that tell how training goes."""
+    labels = {
+        "frames_per_second": "{:,.0f} frames/s",
+        "train/loss": "loss {:.1f}",
+        "train/image": "image {:.1f}",
+        "train/kl": "KL {:.2f}",
+        "val/loss": "validation loss {:.1f}",
+        "val/psnr": "PSNR {:.2f} dB",
+        "val/psnr_open": "open loop {:.2f} dB",
+    }
+    parts = [form.format(row[name]) for name, form in labels.items() if name in row]
+    return "  ".join(filter(None, [parts[0], time_left, *parts[1:]])) if parts else time_left
+
+
+def _new_run(
+    config: TrainConfig,
+    resolved: Mapping[str, Any],
+    data: DataSet,
+    held_out: DataSet | None,
+    device: torch.device,
+) -> Run:
+    name = config.name or timestamped("rssm", config.data.dataset, f"s{config.seed}")
+    hashes = {"train": data.sha256} | ({"val": held_out.sha256} if held_out else {})
+    extra = {"data": hashes, "device": str(device)}
+    return Run.create(config.run_root, name, resolved, seeds={"root": config.seed}, extra=extra)
+
+
+def _restore(training: Training, run: Run, display: Display) -> None:
+    """Go on from last.pt; from the start if the run was killed before it wrote one."""
+    path = run.checkpoints / "last.pt"
+    if path.exists():
+        content = checkpoint.load(path)
+        if "training" not in content:
+            raise UserError(f"{path} holds weights only and cannot be resumed")
+        weights = checkpoint.build(content, path).state_dict()
+        try:
+            training.model.load_state_dict(weights)
+            training.resume(content["training"])
+        except (LookupError, RuntimeError, TypeError) as error:
+            raise UserError(f"{path} is of another configuration: {error}") from None
+    if training.global_rank == 0:
+        run.truncate_metrics("update", training.update)
+    display.say(f"resuming after {training.update:,} updates")

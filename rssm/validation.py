@@ -1,0 +1,90 @@
+"""Judging a world model while it trains: a few numbers on windows that never change.
+
+The verdict on a finished model is the probes' (`python -m probes`); this only tells how training
+goes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from common.seeding import derive
+from replay import DataSet, WindowSampler
+from rssm.config import ValidationConfig
+from rssm.core import State
+from rssm.data import Reader
+from rssm.imagination import imagine
+from rssm.losses import LossConfig
+from rssm.model import WorldModel
+
+BATCH = 16
+
+
+class Validator:
+    """Called with a model, returns numbers.
+
+    `loss` and its parts on context and horizon, following the frames; `psnr` of those frames
+    reconstructed, `psnr_open` of the horizon's imagined from the context and the recorded actions,
+    `psnr_repeat` of repeating the last frame of the context; `corr_<name>`, over windows and
+    horizon, of imagined with recorded reward and telemetry (absent where the data is constant).
+
+    Args:
+        data: the validation split.
+        config: sizes.
+        seed: root seed of windows and noise.
+    """
+
+    def __init__(
+        self, data: DataSet, config: ValidationConfig, seed: int, loss: LossConfig | None = None
+    ) -> None:
+        self.data, self.config, self.seed = data, config, seed
+        self.loss = loss or LossConfig()
+        length = config.context + config.horizon
+        sampler = WindowSampler(data.episodes, length, config.windows, derive(seed, "val") % 2**31)
+        self.starts = sampler.indices(0)
+
+    @torch.no_grad()
+    def __call__(self, model: WorldModel) -> dict[str, float]:
+        heads = model.heads
+        reader = Reader(self.data, *heads.targets)
+        length, context = self.config.context + self.config.horizon, self.config.context
+        device = next(model.parameters()).device
+        generator = torch.Generator().manual_seed(derive(self.seed, "validation noise"))
+        sums: dict[str, float] = {}
+        imagined: dict[str, list[Tensor]] = {name: [] for name in heads.regressed}
+        recorded: dict[str, list[Tensor]] = {name: [] for name in heads.regressed}
+        for first in range(0, len(self.starts), BATCH):
+            starts = self.starts[first : first + BATCH]
+            batch = {k: v.to(device) for k, v in reader.batch(starts, length).items()}
+            noise = model.core.latent.noise((len(starts), length), generator).to(device)
+            losses = model.loss(batch, noise, self.loss)
+            frames = batch["observation"].float() / 255
+            states = losses.observed.state
+            last = State(*(part[:, context - 1] for part in states))
+            future = imagine(model, last, batch["action"][:, context:], noise=noise[:, context:])
+            repeated = frames[:, context - 1 : context].expand_as(frames[:, context:])
+            numbers = {name: float(value) for name, value in losses.parts.items()}
+            numbers |= {
+                "loss": float(losses.total),
+                "psnr": float(psnr(model.decode(states), frames).mean()),
+                "psnr_open": float(psnr(model.decode(future.state), frames[:, context:]).mean()),
+                "psnr_repeat": float(psnr(repeated, frames[:, context:]).mean()),
+            }
+            for name, value in numbers.items():
+                sums[name] = sums.get(name, 0.0) + value * len(starts)
+            for name in heads.regressed:
+                imagined[name].append(future.predictions[name].flatten())
+                recorded[name].append(batch[name][:, context:].flatten())
+        means = {name: total / len(self.starts) for name, total in sums.items()}
+        for name in heads.regressed:
+            pair = torch.stack([torch.cat(imagined[name]), torch.cat(recorded[name])])
+            if (pair.std(1) > 0).all():
+                means[f"corr_{name}"] = float(torch.corrcoef(pair)[0, 1])
+        return means
+
+
+def psnr(frames: Tensor, reference: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB per frame, (...), of frames (..., H, W, C) in [0, 1]."""
+    error = (frames - reference).square().mean((-3, -2, -1))
+    return -10 * torch.log10(error.clamp(min=1e-10))

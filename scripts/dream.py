@@ -1,0 +1,223 @@
+"""Drive inside a world model's imagination: by keyboard, or a scripted dream as a film."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common import cli
+from common.errors import UserError
+from common.files import replacing, sha256_file
+from common.keyboard import Controls, open_window
+from common.runs import Run, timestamped
+
+if TYPE_CHECKING:
+    from rssm import State, WorldModel
+
+DESCRIPTION = """Dream: the model sees a second of real driving, then imagines on its own.
+
+    python scripts/dream.py checkpoint=experiments/checkpoints/P5.pt
+    python scripts/dream.py checkpoint=... film=true script=left
+
+Arrows or WASD drive, R begins again from another moment, Esc ends (extra play). film=true needs no
+screen: it drives by a script and writes dream.mp4 into the run directory."""
+
+SCALE = 6
+CONTEXT = 50
+SCRIPTS: dict[str, tuple[tuple[int, tuple[float, float, float]], ...]] = {
+    "slalom": ((30, (0, 0.4, 0)), (25, (-0.5, 0.2, 0)), (25, (0.5, 0.2, 0)), (40, (0, 0.4, 0))),
+    "left": ((20, (0, 0.3, 0)), (100, (-0.6, 0.15, 0))),
+    "right": ((20, (0, 0.3, 0)), (100, (0.6, 0.15, 0))),
+    "brake": ((40, (0, 0.6, 0)), (60, (0, 0, 0.6)), (20, (0, 0, 0))),
+}
+"""Ticks and steer, gas, brake of each part."""
+
+
+@dataclass
+class Settings:
+    checkpoint: str = field(metadata={"help": "of a world model"})
+    data_root: str = field(default="data", metadata={"help": "where the data sets are"})
+    dataset: str = field(default="PROBE", metadata={"help": "what the first second is taken from"})
+    split: str = field(default="probe", metadata={"help": "of it"})
+    start: int = field(default=0, metadata={"help": "episode to begin with"})
+    film: bool = field(default=False, metadata={"help": "a scripted dream, without a screen"})
+    script: str = field(default="slalom", metadata={"help": ", ".join(SCRIPTS)})
+    sample: bool = field(
+        default=False, metadata={"help": "draw the state from the prior instead of its mode"}
+    )
+    seed: int = field(default=0, metadata={"help": "of what is drawn"})
+    quick: bool = field(default=False, metadata={"help": "25 ticks"})
+    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    name: str = field(default="", metadata={"help": "name of the run directory"})
+
+    def __post_init__(self) -> None:
+        if self.script not in SCRIPTS:
+            raise ValueError(f"script is one of {', '.join(SCRIPTS)}, not {self.script!r}")
+        if self.start < 0:
+            raise ValueError(f"start is 0 or more, not {self.start}")
+
+
+class Dream:
+    """An imagination under way.
+
+    Attributes:
+        frame: (size, size, 3) uint8, what is imagined now.
+        predictions: by head, numbers.
+        ticks: imagined so far.
+    """
+
+    def __init__(self, model: WorldModel, data: Any, settings: Settings) -> None:
+        import torch
+
+        self._torch = torch
+        self._model, self._data, self._settings = model, data, settings
+        self._generator = torch.Generator().manual_seed(settings.seed)
+        long = np.flatnonzero(data.episodes["length"] >= CONTEXT)
+        if not len(long):
+            raise UserError(f"{data.path}: no episode has {CONTEXT} rows")
+        self._episodes = data.episodes[long]
+        self.begin(settings.start)
+
+    def begin(self, episode: int) -> None:
+        """See the first second of an episode."""
+        torch = self._torch
+        self.episode = episode % len(self._episodes)
+        first = int(self._episodes[self.episode]["start"])
+        rows = self._data.windows([first], CONTEXT, ["observation", "action", "is_first"])
+        self.context = rows["observation"][0]
+        with torch.no_grad():
+            seen = self._model.observe(
+                torch.from_numpy(rows["observation"]),
+                torch.from_numpy(rows["action"]),
+                torch.from_numpy(rows["is_first"]),
+                noise=self._model.core.latent.noise((1, CONTEXT), self._generator),
+            )
+        self.state = type(seen.state)(*(part[:, -1] for part in seen.state))
+        self.frame = self.context[-1]
+        self.predictions: dict[str, float] = {}
+        self.ticks = 0
+
+    def step(self, action: np.ndarray) -> None:
+        """Imagine one tick. action: (3,) steer, gas, brake."""
+        from rssm import imagine
+
+        torch = self._torch
+        with torch.no_grad():
+            future = imagine(
+                self._model,
+                self.state,
+                torch.from_numpy(np.asarray(action, np.float32))[None, None],
+                noise=self._model.core.latent.noise((1, 1), self._generator),
+                sample=self._settings.sample,
+            )
+            picture = self._model.decode(future.state)[0, 0]
+        self.state: State = type(future.state)(*(part[:, -1] for part in future.state))
+        self.frame = (255 * picture).round().to(torch.uint8).numpy()
+        self.predictions = {name: float(value) for name, value in future.predictions.items()}
+        self.ticks += 1
+
+
+def picture_of(frame: np.ndarray, dream: Dream, action: np.ndarray, heading: str) -> np.ndarray:
+    """(H, W, 3) uint8: the frame, enlarged, with controls and predictions beside it."""
+    import cv2
+
+    size = frame.shape[0] * SCALE
+    picture = np.full((size, size + 260, 3), 250, np.uint8)
+    picture[:, :size] = cv2.resize(frame, (size, size), interpolation=cv2.INTER_NEAREST)
+    lines = [heading, "", *(f"{n}  {v:+.2f}" for n, v in zip(("steer", "gas", "brake"), action,
+                                                             strict=True)), ""]  # fmt: skip
+    lines += [f"{name}  {value:.3g}" for name, value in dream.predictions.items()]
+    for i, text in enumerate(lines):
+        cv2.putText(picture, text, (size + 14, 30 + 24 * i), cv2.FONT_HERSHEY_SIMPLEX, 0.46,
+                    (40, 40, 40), 1, cv2.LINE_AA)  # fmt: skip
+    return picture
+
+
+def scripted(name: str, limit: int | None) -> Iterator[np.ndarray]:
+    """The actions of a script, (3,) each."""
+    actions = [action for ticks, action in SCRIPTS[name] for _ in range(ticks)]
+    yield from (np.array(action, np.float32) for action in actions[:limit])
+
+
+def film(dream: Dream, path: Path, settings: Settings) -> None:
+    """Write a scripted dream, its context in front."""
+    import av
+
+    still = np.zeros(3, np.float32)
+    shape = picture_of(dream.frame, dream, still, "").shape
+    with replacing(path) as temporary, av.open(temporary, "w", format="mp4") as movie:
+        stream = movie.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = shape[1], shape[0], "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 25)
+
+        def add(picture: np.ndarray) -> None:
+            movie.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+
+        for frame in dream.context[-25:]:
+            add(picture_of(frame, dream, still, "real driving"))
+        for action in scripted(settings.script, 25 if settings.quick else None):
+            dream.step(action)
+            add(picture_of(dream.frame, dream, action, f"imagined, tick {dream.ticks}"))
+        movie.mux(stream.encode(None))
+
+
+def drive(dream: Dream, settings: Settings) -> None:
+    """Imagine by the keyboard, in real time where the machine can."""
+    size = dream.frame.shape[0] * SCALE
+    pygame, window = open_window((size + 260, size), "film=true dreams without one")
+    controls, total = Controls(pygame), 0
+    try:
+        while not settings.quick or total < 25:
+            started = time.perf_counter()
+            for event in pygame.event.get():
+                controls.handle(event)
+                if event.type == pygame.QUIT or (
+                    event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE
+                ):
+                    return
+                if event.type == pygame.KEYDOWN and event.key == pygame.K_r:
+                    dream.begin(dream.episode + 1)
+                    controls.release()
+            action = controls.tick()
+            dream.step(action)
+            total += 1
+            shown = picture_of(dream.frame, dream, action, f"imagined, tick {dream.ticks}")
+            window.blit(pygame.image.frombuffer(shown, shown.shape[1::-1], "RGB"), (0, 0))
+            pygame.display.flip()
+            time.sleep(max(1 / 50 - (time.perf_counter() - started), 0))
+    finally:
+        pygame.quit()
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    from replay import DataSet  # late: --help need not wait for torch
+    from rssm import load_world_model
+
+    model = load_world_model(settings.checkpoint)
+    data = DataSet(settings.data_root, settings.dataset, settings.split, check=False)
+    dream = Dream(model, data, settings)
+    run = Run.create(
+        settings.run_root,
+        settings.name or timestamped("dream"),
+        asdict(settings),
+        seeds={"root": settings.seed},
+        extra={"checkpoint_sha256": sha256_file(Path(settings.checkpoint))},
+    )
+    results: dict[str, Any] = {"run": str(run.path)}
+    if settings.film:
+        results["video"] = str(run.videos / "dream.mp4")
+        film(dream, run.videos / "dream.mp4", settings)
+    else:
+        drive(dream, settings)
+    cli.finish(results | {"ticks": dream.ticks}, run)
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

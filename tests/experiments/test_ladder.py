@@ -1,0 +1,90 @@
+"""The ladder: its rungs as configurations, what a verdict is, and which rungs a range names."""
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from experiments.datasets import RECIPES
+from experiments.ladder import ORDER, configuration, rungs, summary, verdict
+from probes.clips import RULES
+from rssm.config import Observable, RungConfig
+
+
+def test_ranges_and_names():
+    assert rungs("E1-P5") == ["E1", "E2", "E3", "P1", "P2", "P3", "P4", "P5"]
+    assert rungs("2B, E3-P1") == ["E3", "P1", "2B"]
+    with pytest.raises(UserError, match="'E9' is no rung"):
+        rungs("E1-E9")
+    with pytest.raises(UserError, match="runs backwards"):
+        rungs("P5-E1")
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_every_rung_names_its_parent_change_data_and_hypothesis(name):
+    config = configuration(name, "laptop", ["seed=2"])
+    rung = config.rung
+    assert rung.name == name and rung.change and rung.hypothesis
+    assert config.data.dataset in RECIPES
+    assert config.name == f"ladder/laptop/{name}-s2"
+    assert config.updates == rung.updates["laptop"]
+    if name == "E1":
+        assert rung.parent is None and rung.observable is None
+    else:
+        assert ORDER.index(rung.parent) < ORDER.index(name)
+        assert rung.observable.probe in RULES
+    if config.warm_start is not None:
+        start = config.warm_start.split("/")[-3]
+        assert start.endswith("-s2") and ORDER.index(start[:-3]) < ORDER.index(name)
+
+
+def test_the_laptop_scale_keeps_its_budget():
+    configs = [configuration(name, "laptop") for name in rungs("E1-P5")]
+    frames = sum(c.updates * c.data.batch * c.data.length for c in configs)
+    assert frames <= 5_000_000
+    assert configs[-1].data.batch == 128 and configs[-1].data.passes == 8
+
+
+def test_the_record_scale_has_the_records_sizes():
+    config = configuration("P5", "record")
+    assert (config.network.deter, config.network.stoch) == (512, 32)
+    assert config.updates == config.rung.updates["record"]
+
+
+RUNG = RungConfig("B", "A", "c", "h", Observable("sharp_turn", "ssim", 1))
+
+
+def result(values, clips="x"):
+    return {"clips": {"hash": clips}, "per_clip": {"ssim": list(values)}}
+
+
+def test_a_verdict_is_paired_by_clip():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=64)
+    up = base + 0.01 + 0.01 * rng.normal(size=64)
+    told = verdict(RUNG, {1: result(up)}, {1: result(base)})
+    assert told["verdict"] == "confirmed" and told["change"]["low"] > 0
+    assert verdict(RUNG, {1: result(base)}, {1: result(up)})["verdict"] == "refuted"
+    other = base + 0.01 * rng.normal(size=64)
+    assert verdict(RUNG, {1: result(other)}, {1: result(base)})["verdict"] == "inconclusive"
+    two = {1: result(up), 2: result(base)}
+    assert verdict(RUNG, two, {1: result(base), 2: result(base)})["seeds"] == 2
+
+
+def test_a_verdict_needs_a_parent_with_the_same_clips():
+    assert verdict(RUNG, {1: result([1, 2])}, {})["verdict"] == "inconclusive"
+    with pytest.raises(UserError, match="different clips"):
+        verdict(RUNG, {1: result([1, 2])}, {1: result([1, 2], clips="y")})
+    assert verdict(RungConfig("E1"), {}, {}) == {"verdict": None}
+
+
+def test_a_summary_takes_what_there_is():
+    found = {
+        "numbers": {
+            "pictures": {m: {"model": {"mean": i}} for i, m in enumerate(("ssim", "psnr", "mse"))},
+            "action_sensitivity": {"mean": 2.0},
+            "telemetry": {"speed@15": {"model": {"corr": {"mean": 0.9}}}, "off": {"auc": 0.8}},
+        }
+    }
+    numbers = summary({"faithfulness": found})
+    assert numbers["faithfulness_psnr"] == 1 and numbers["corr_speed@15"] == 0.9
+    assert numbers["auc_off"] == 0.8

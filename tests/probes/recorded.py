@@ -1,0 +1,52 @@
+"""Real driving, recorded for the tests of the probes: scripted drivers on a few tracks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envs.racing import EnvConfig, RacingVectorEnv
+from envs.racing.camera import ZOOM, make_camera
+from envs.racing.scenarios import make_scenario
+from replay import Attributes, ShardWriter
+from replay.collect import collect
+
+
+def attributes() -> Attributes:
+    camera = make_camera(size=96, grey=False, stack=1, indicators=True, zoom_in=False)
+    return Attributes(
+        environment={"preset": "race"},
+        reward={},
+        camera={
+            "pixels_per_unit_across": 1 / camera.across,
+            "pixels_per_unit_along": 1 / camera.along,
+            "car_column": camera.centre_column,
+            "car_row": camera.centre_row,
+            "zoom": ZOOM,
+        },
+        action_repeat=1,
+        policy="script",
+        code="0" * 64,
+    )
+
+
+def record(root: Path, dataset: str, split: str, frames: int = 1600) -> None:
+    """Drive sustained turns on eight tracks into `<root>/<dataset>/<split>`."""
+    tracks = {"train": 10_000, "val": 1_000, "probe": 100}[split]
+    env = RacingVectorEnv(
+        8, EnvConfig(end_at_finish=False, direction="both"), seed=0, split=None,
+        track_seeds=list(range(tracks, tracks + 8)),
+    )  # fmt: skip
+    scripted = make_scenario("sustained_turn", 8, seed=0, noise=0.1, pace=1.0)
+    with ShardWriter(root, dataset, split, attributes()) as writer:
+        collect(
+            env,
+            lambda observation, info, is_first: scripted.act(info, is_first),
+            writer,
+            frames=frames,
+            scenario="sustained_turn",
+            direction=0,
+            length=200,
+            warmup=100,
+            seed=0,
+        )
+    env.close()

@@ -1,0 +1,98 @@
+"""World-model checkpoints: what comes back, what is refused, what a warm start reports."""
+
+import dataclasses
+import pickle
+
+import pytest
+import torch
+
+import rssm
+from common.errors import UserError
+from rssm import checkpoint
+from rssm.model import WorldModel
+from tests.rssm.toys import DISCRETE, NETWORK, batch, model
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "final.pt"
+    world = model()
+    world.heads.set_statistics({"reward": (1.0, 2.0), "speed": (3.0, 4.0), "steer": (5.0, 6.0)})
+    checkpoint.save(path, world, {"updates": 7})
+    return path
+
+
+def test_a_loaded_model_is_the_saved_one(path):
+    world = rssm.load_world_model(path)
+    assert world.about == {"updates": 7} and not world.training
+    assert world.heads.std.tolist() == [2.0, 4.0, 6.0]
+    rows, original = batch(), model()
+    noise = original.core.latent.noise((2, 6), torch.Generator().manual_seed(0))
+    arguments = rows["observation"], rows["action"], rows["is_first"]
+    one = original.observe(*arguments, noise=noise)
+    other = world.observe(*arguments, noise=noise)
+    assert (one.state.deter == other.state.deter).all()
+    assert (original.decode(one.state) == world.decode(other.state)).all()
+
+
+@pytest.mark.parametrize("network", [NETWORK, DISCRETE])
+@pytest.mark.parametrize("regression", ["symlog", "twohot"])
+def test_every_kind_of_model_survives(tmp_path, network, regression):
+    torch.manual_seed(0)
+    world = WorldModel(network, ("yaw_rate",), False, regression)
+    checkpoint.save(tmp_path / "x.pt", world, {})
+    back = rssm.load_world_model(tmp_path / "x.pt")
+    features = torch.randn(3, network.deter + network.latent)
+    for name, value in world.heads.predict(features).items():
+        assert (back.heads.predict(features)[name] == value).all()
+
+
+def test_foreign_and_damaged_files_are_refused(tmp_path, path):
+    with pytest.raises(UserError, match="cannot read"):
+        rssm.load_world_model(tmp_path / "absent.pt")
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"format": checkpoint.FORMAT}))
+    with pytest.raises(UserError, match="not a readable checkpoint"):
+        rssm.load_world_model(tmp_path / "x.pt")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "y.pt").write_bytes(data)
+    with pytest.raises(UserError, match="not a readable checkpoint"):
+        rssm.load_world_model(tmp_path / "y.pt")
+    with pytest.raises(UserError, match="format"):
+        rssm.load_world_model("experiments/checkpoints/race.pt")
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    world = model()
+    with torch.no_grad():
+        world.core.gates.weight[0, 0] = float("nan")
+    checkpoint.save(tmp_path / "x.pt", world, {})
+    with pytest.raises(UserError, match="not finite"):
+        rssm.load_world_model(tmp_path / "x.pt")
+
+
+def test_a_warm_start_tells_every_weight_that_it_did_not_take(path):
+    torch.manual_seed(1)
+    network = dataclasses.replace(NETWORK, head_units=24)
+    bigger = WorldModel(network, ("speed", "yaw_rate"), True)
+    before = {name: tensor.clone() for name, tensor in bigger.state_dict().items()}
+    report = checkpoint.warm_start(bigger, path)
+    given, after = model().state_dict(), bigger.state_dict()
+    assert "core.gates.weight" in report.taken
+    assert all((after[name] == given[name]).all() for name in report.taken)
+    assert any("heads.reward.0.weight (16, 20) (24, 20)" in line for line in report.mismatched)
+    changed = {name for name in after if (after[name] != before[name]).any()}
+    assert changed <= set(report.taken)
+    assert bigger.heads.mean.tolist() == [0, 0, 0]  # targets' statistics stay those of the data
+    assert not report.missing and not report.unused
+    lines = report.lines()
+    assert lines[0] == f"warm start: {len(report.taken)} weights taken"
+    assert len(lines) == 1 + len(report.mismatched)
+
+
+def test_a_warm_start_without_telemetry_heads_names_them(tmp_path):
+    torch.manual_seed(0)
+    checkpoint.save(tmp_path / "e3.pt", WorldModel(NETWORK), {})
+    report = checkpoint.warm_start(model(), tmp_path / "e3.pt")
+    assert {name.split(".")[1] for name in report.missing} == {"measure"}
+    assert not report.mismatched

@@ -1,0 +1,211 @@
+"""Training as a user starts it: exact resume, accumulation, two processes, damage and mistakes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rssm
+from common.errors import ConfigError, UserError
+from common.files import read_json, read_jsonl
+from rssm import checkpoint
+from rssm.data import DataConfig
+from rssm.training_run import TrainConfig, train
+from tests.rssm.toys import counting_data
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = (
+    "device=cpu", "threads=1", "display=false", "updates=6", "log_every=2", "checkpoint_every=2",
+    "rssm.channels=[4,8]", "rssm.deter=16", "rssm.stoch=4", "rssm.hidden=16",
+    "rssm.head_units=16", "data.dataset=D", "data.length=8", "data.batch=4",
+    "validation.every=3", "validation.windows=3", "validation.context=5", "validation.horizon=4",
+)  # fmt: skip
+SETTINGS = tuple(text.replace("rssm.", "network.") for text in SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    counting_data(root, episodes=6)
+    return root
+
+
+def command(root, out, *more, program=None):
+    program = program or [sys.executable, "train_world_model.py"]
+    return [*program, *SETTINGS, f"data.root={root}", f"run_root={out}", "name=a", *more]
+
+
+def run(root, out, *more, **options):
+    return subprocess.run(
+        command(root, out, *more, **options), cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+
+
+def weights(path):
+    return checkpoint.load(path)["weights"]
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all((one[k] == other[k]).all() for k in one)
+
+
+@pytest.fixture(scope="module")
+def finished(root, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    done = run(root, out)
+    assert done.returncode == 0, done.stderr
+    return out / "a", done
+
+
+def test_a_run_leaves_its_records(finished, root):
+    path, done = finished
+    last = done.stdout.strip().splitlines()[-1]
+    assert f"run={path}" in last and "psnr_open=" in last and "corr_speed=" in last
+    rows = read_jsonl(path / "metrics.jsonl")
+    logged = [row for row in rows if "train/loss" in row]
+    assert [row["update"] for row in logged] == [2, 4, 6]
+    assert [row["frames"] for row in logged] == [64, 128, 192]
+    assert {"train/image", "train/kl", "train/speed", "frames_per_second", "reading_share"} <= set(
+        logged[0]
+    )
+    assert [row["update"] for row in rows if "val/loss" in row] == [3, 6]
+    manifest = read_json(path / "manifest.json")
+    assert set(manifest["data"]) == {"train", "val"}
+    world = rssm.load_world_model(path / "checkpoints" / "final.pt")
+    assert world.about["updates"] == 6 and world.about["dataset"] == "D"
+    assert world.heads.telemetry == ("speed", "steer") and world.heads.has_off
+
+
+def test_the_same_seed_gives_the_same_weights(finished, root, tmp_path):
+    path, _ = finished
+    again = run(root, tmp_path)
+    assert again.returncode == 0, again.stderr
+    one, other = (weights(p / "checkpoints" / "final.pt") for p in (path, tmp_path / "a"))
+    assert equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0, 1, 3, 4])
+def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_path, moment):
+    """Killed with -9 in the update after `moment`: before the first checkpoint and in between."""
+    path, _ = finished
+    script = (
+        "import os, signal, sys, train_world_model\n"
+        "from rssm.training import Training\n"
+        "step = Training.optimizer_step\n"
+        "def deadly(self, *rest):\n"
+        "    step(self, *rest)\n"
+        f"    if self.update == {moment} + 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Training.optimizer_step = deadly\n"
+        "train_world_model.main()\n"
+    )
+    killed = run(root, tmp_path, program=[sys.executable, "-c", script])
+    assert killed.returncode == -9
+    done = subprocess.run(
+        [sys.executable, "train_world_model.py", f"resume={tmp_path / 'a'}", "display=false"],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"resuming after {moment // 2 * 2} updates" in done.stdout
+    final = "checkpoints/final.pt"
+    assert equal(weights(path / final), weights(tmp_path / "a" / final))
+    whole, resumed = (
+        [(row["update"], row.get("train/loss"), row.get("val/loss")) for row in read_jsonl(p)]
+        for p in (path / "metrics.jsonl", tmp_path / "a" / "metrics.jsonl")
+    )
+    assert [row for row in whole if row[1] is None] == [row for row in resumed if row[1] is None]
+    assert [row[0] for row in whole] == [row[0] for row in resumed]
+
+
+def test_accumulation_is_the_whole_batch(finished, root, tmp_path):
+    """Up to rounding and the noise of the latent state, which belongs to a pass."""
+    done = run(root, tmp_path, "data.micro_batch=2", "updates=3", "loss.free_nats=1e6")
+    assert done.returncode == 0, done.stderr
+    rows = read_jsonl(tmp_path / "a" / "metrics.jsonl")
+    assert [row["frames"] for row in rows if "frames" in row] == [64, 96]
+    whole = run(root, tmp_path, "name=b", "updates=3", "loss.free_nats=1e6")
+    assert whole.returncode == 0, whole.stderr
+    other = read_jsonl(tmp_path / "b" / "metrics.jsonl")
+    for name in ("train/image", "train/grad_norm"):
+        pair = [next(row[name] for row in rows if name in row) for rows in (rows, other)]
+        assert pair[0] == pytest.approx(pair[1], rel=0.05)
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(root, tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    program = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        "train_world_model.py",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command(root, tmp_path, "processes=2", program=program), cwd=ROOT, env=environment,
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = read_jsonl(tmp_path / "a" / "metrics.jsonl")
+    assert [row["update"] for row in rows if "train/loss" in row] == [2, 4, 6]
+    assert rssm.load_world_model(tmp_path / "a" / "checkpoints" / "final.pt").about["updates"] == 6
+
+
+def test_a_warm_start_begins_with_the_other_models_weights(finished, root, tmp_path):
+    path, _ = finished
+    done = run(
+        root, tmp_path, f"warm_start={path / 'checkpoints' / 'final.pt'}", "updates=1",
+        "optimiser.learning_rate=1e-12", "heads.telemetry=[speed]",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "warm start:" in done.stdout and "mismatched: heads.measure.3.weight" in done.stdout
+    one, other = (weights(p / "checkpoints" / "final.pt") for p in (path, tmp_path / "a"))
+    torch.testing.assert_close(one["core.gates.weight"], other["core.gates.weight"])
+
+
+def test_what_is_wrong_is_said(finished, root, tmp_path):
+    path, _ = finished
+    config = TrainConfig(data=DataConfig(root=str(root), dataset="E"))
+    with pytest.raises(UserError, match="E"):
+        train(config, {})
+    done = run(root, tmp_path, "data.lenght=9")
+    assert done.returncode == 2 and "did you mean 'data.length'" in done.stderr.replace("\n", " ")
+    done = run(root, tmp_path, "data.length=500")
+    assert done.returncode == 2 and "a window has 500 rows" in done.stderr
+    done = run(root, tmp_path, "processes=2")
+    assert done.returncode == 2 and "torchrun" in done.stderr
+    resumed = TrainConfig(resume=str(path), seed=4)
+    with pytest.raises(ConfigError, match="leave out seed"):
+        train(resumed, {}, ["seed=4"])
+
+
+BROKEN = """\
+import torch, train_world_model
+from rssm.training import Training
+
+honest = Training.training_step
+
+def broken(self, batch, number):
+    loss = honest(self, batch, number)
+    return loss * float("nan") if self.update in {updates} else loss
+
+Training.training_step = broken
+train_world_model.main()
+"""
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(finished, root, tmp_path):
+    script = BROKEN.format(updates=[2])
+    done = run(root, tmp_path, program=[sys.executable, "-c", script])
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "a" / "nonfinite").glob("*.pt"))) == 1
+    assert rssm.load_world_model(tmp_path / "a" / "checkpoints" / "final.pt").about["updates"] == 6
+
+
+def test_gradients_that_stay_not_finite_end_training(root, tmp_path):
+    script = BROKEN.format(updates=list(range(2, 9)))
+    done = run(root, tmp_path, "optimiser.max_nonfinite=3",
+               program=[sys.executable, "-c", script])  # fmt: skip
+    assert done.returncode == 2
+    assert "was not finite in 3 updates in a row" in done.stderr
+    assert len(list((tmp_path / "a" / "nonfinite").glob("*.pt"))) == 3
