@@ -1,5 +1,6 @@
-"""Our PPO under a stopwatch: what scripts/bench_ppo.py and scripts/profile_ppo.py share."""
+"""Training under a stopwatch: what the scripts that time PPO and the world model share."""
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -116,6 +117,23 @@ def flops(loss: Callable[[], torch.Tensor]) -> dict[str, int]:
     for operation, count in counter.get_flop_counts()["Global"].items():
         counts["convolutions" if "conv" in str(operation) else "linear layers"] += count
     return dict(counts)
+
+
+def by_operation(trace: Any, operations: Mapping[str, str]) -> dict[str, float]:
+    """Seconds of torch operations by what they are for.
+
+    Args:
+        trace: of `torch.profiler.profile`.
+        operations: name -> regular expression over torch's lower-case names; the first that
+            matches counts, and what none matches is left out.
+    """
+    seconds = dict.fromkeys(operations, 0.0)
+    for event in trace.key_averages():
+        key = event.key.lower()
+        part = next((name for name, form in operations.items() if re.search(form, key)), None)
+        if part:
+            seconds[part] += event.self_cpu_time_total / 1e6
+    return seconds
 
 
 def measure(

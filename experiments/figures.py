@@ -14,7 +14,7 @@ from matplotlib import pyplot
 
 from common.errors import UserError
 from common.files import replacing
-from experiments.kept import judged_in
+from experiments.kept import REAL, judged_in
 from experiments.published import PUBLISHED
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ DPI = 110
 WIDTH = 8.2
 """Inches; at DPI a README's width."""
 BLUE, ORANGE, RED, GREY = "#0072B2", "#E69F00", "#D55E00", "#666666"
-REAL = "gymnasium_carracing"
 
 ABLATION_MEASURES = (
     ("progress", "progress (laps)"),

@@ -6,6 +6,9 @@ from typing import Any
 
 from common.records import RECORDS, read_record
 
+REAL = "gymnasium_carracing"
+"""Gymnasium's own CarRacing-v3, as records call it."""
+
 BUDGETS = ("budget_49k", "budget_49k_ticks")
 """Trained with the earlier record's budget, as decisions and as engine ticks."""
 

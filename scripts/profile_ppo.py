@@ -1,6 +1,5 @@
 """Where the training time of our PPO goes, and what other switches would make of it."""
 
-import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import truediv
@@ -77,11 +76,7 @@ def profile(settings: Settings, run: Run) -> "Results":
     algorithm, buffer = ours.trainer.algorithm, ours.trainer.buffer
     with profiler(activities=[ProfilerActivity.CPU]) as trace:
         update = ours.watch.lap(lambda: algorithm.update(buffer))["total"]
-    inside: dict[str, float] = dict.fromkeys(OPERATIONS, 0.0)
-    for event in trace.key_averages():
-        part = next((k for k, v in OPERATIONS.items() if re.search(v, event.key.lower())), None)
-        if part:
-            inside[part] += event.self_cpu_time_total / 1e6
+    inside = bench.by_operation(trace, OPERATIONS)
     rows = len(buffer.active_rows()) * ours.trainer.config.ppo.epochs
     stepping, deciding, updating = (
         lap[name] / lap["total"] for name in ("env", "inference", "update")

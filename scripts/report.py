@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.files import atomic_write_text
 from common.records import RECORDS, read_record
 from common.runs import ROOT
-from experiments.kept import BUDGETS, trained
+from experiments.kept import BUDGETS, REAL, trained
 
 DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 
@@ -68,11 +68,18 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def provenance(record: Mapping[str, Any]) -> str:
     code = record["code"]
     commit = (code["commit"] or code["sha256"])[:10]
-    machine = record["machine"]
     return (
         f"`{record['command']}`, {record['created'][:10]}, code {commit}, "
-        f"{machine['cpu']}, {machine['cores_available']} cores"
+        f"{record['machine']['cpu']}, {cores(record)}"
     )
+
+
+def cores(record: Mapping[str, Any]) -> str:
+    """How much of the machine the command had: "1 of 2 cores", as far as the record tells."""
+    machine = record["machine"]
+    available, threads = machine["cores_available"], machine["threads"].get("torch")
+    used = f"{threads} of " if threads and threads < available else ""
+    return f"{used}{available} cores"
 
 
 def speed_section(record: Mapping[str, Any]) -> str:
@@ -289,13 +296,23 @@ def facts(records: Path = RECORDS) -> str:
             f"{number(m['pixels_picture_mean'])} of 255 (`python scripts/parity.py`)."
         )
     for record in trained(records):
-        m, seeds = record["metrics"], len(record["details"].get("seeds", ()))
+        m, settings = record["metrics"], record["settings"]
+        seeds, tracks = len(record["details"].get("seeds", ())), len(settings["seeds"])
+        if settings["env"] == REAL:
+            drove = (
+                f"return {estimate(m['native_return'])} (10th percentile "
+                f"{number(m['native_return_p10'])}) on {tracks} tracks of the real CarRacing-v3"
+            )
+        else:
+            drove = (
+                f"progress {estimate(m['progress'])}, off-track rate "
+                f"{estimate(m['off_track_rate'])} on {tracks} tracks"
+            )
         several = f", {seeds} seeds" if seeds > 1 else ""
+        each = " each" if seeds > 1 else ""
         lines.append(
-            f"- `{record['command']}`: progress {estimate(m['progress'])}, off-track rate "
-            f"{estimate(m['off_track_rate'])} on {len(record['settings']['seeds'])} "
-            f"tracks{several} after {m['seconds'] / 60:.1f} minutes of training on "
-            f"{record['machine']['cores_available']} cores."
+            f"- `{record['command']}`: {drove}{several}, after {m['seconds'] / 60:.1f} minutes of "
+            f"training{each} on {cores(record)}."
         )
     return "\n".join(lines)
 

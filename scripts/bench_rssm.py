@@ -1,0 +1,372 @@
+"""How fast the world model trains, against TorchRL's DreamerV3 parts in the same run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+from common import cli
+from common.errors import UserError
+from common.runs import Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from experiments.bench import Results
+    from rssm.data import Reader
+
+DESCRIPTION = """Time world-model training against TorchRL's DreamerV3 (extra bench).
+
+    python scripts/bench_rssm.py                 all parts, about twenty minutes
+    python scripts/bench_rssm.py part=speed      both in turns: forward, backward, optimiser step
+    python scripts/bench_rssm.py part=quality    held-out reconstruction after equal frames
+    python scripts/bench_rssm.py part=settings   our presets on one and two threads, and a profile
+    python scripts/bench_rssm.py quick=true      all parts at their smallest
+
+Both sides take the same batches of recorded driving (collect_replay.py dataset=D4_pilot), the same
+number of threads and the same allocator settings. TorchRL has the sizes of DreamerV3's smallest
+preset; ours are chosen for the same number of floating-point operations per frame, which torch
+counts and the last line tells (`flops_ratio`, ours over theirs). Each side keeps its own kind of
+latent state and its own optimiser. Quality gives TorchRL the best of several learning rates."""
+
+OURS = {"channels": (16, 16, 32), "deter": 256, "hidden": 128}
+"""Our network at about the operations per frame of TorchRL's."""
+
+THEIRS = {"depth": 4, "deter": 512, "hidden": 64, "stoch": 32, "classes": 4, "units": 64}
+"""DreamerV3's `size1m`."""
+
+RATES = (1e-4, 3e-4, 1e-3)
+"""Learning rates that TorchRL's side is tried with; the paper's is 4e-5, for longer training."""
+
+TOLERANCE = 0.05
+"""By how much operations per frame may differ."""
+
+
+@dataclass
+class Settings:
+    part: Literal["all", "speed", "quality", "settings"] = field(
+        default="all", metadata={"help": "one part of the study, or all"}
+    )
+    quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
+    rounds: int = field(default=9, metadata={"help": "measured turns of speed and settings"})
+    batch: int = field(default=16, metadata={"help": "windows per update"})
+    length: int = field(default=64, metadata={"help": "rows per window"})
+    updates: int = field(default=150, metadata={"help": "of each run of quality"})
+    threads: int = field(default=1, metadata={"help": "torch's CPU threads in speed and quality"})
+    data_root: str = field(default="data", metadata={"help": "of the data sets"})
+    dataset: str = field(default="D4_pilot", metadata={"help": "whose train and val are used"})
+    record: bool = field(
+        default=False, metadata={"help": "keep as experiments/records/rssm_speed.json"}
+    )
+    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+
+    def __post_init__(self) -> None:
+        ranges = {
+            **{"rounds": (1, 100), "batch": (1, 1024), "length": (2, 1024)},
+            **{"updates": (1, 100_000), "threads": (1, 256)},
+        }
+        for name, (low, high) in ranges.items():
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {low} to {high}, not {getattr(self, name)}")
+        if self.record and (self.quick or self.part != "all"):
+            raise ValueError("record=true keeps the whole study: leave out quick and part")
+
+
+class Ours:
+    """This project's world model with reward and continue heads.
+
+    Args:
+        reader: of the training split, for the targets' statistics.
+        updates: over which the learning rate falls.
+        network: sizes; by default `OURS`.
+    """
+
+    def __init__(self, reader: "Reader", updates: int, network: Any = None) -> None:
+        import torch
+
+        from rssm.config import NetworkConfig, OptimiserConfig
+        from rssm.losses import LossConfig
+        from rssm.model import WorldModel
+
+        torch.manual_seed(1)
+        self.model = WorldModel(network or NetworkConfig(**OURS), reader.telemetry, reader.off)
+        self.model.heads.set_statistics(reader.statistics())
+        self.settings, self.losses = OptimiserConfig(), LossConfig()
+        self.settings = replace(self.settings, warmup=min(self.settings.warmup, updates // 4))
+        self.optimiser = torch.optim.AdamW(
+            self.model.parameters(), self.settings.learning_rate, weight_decay=0.0
+        )
+        self.update, self.updates = 0, updates
+
+    def loss(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """The training objective."""
+        noise = self.model.core.latent.noise(tuple(batch["is_first"].shape))
+        return self.model.loss(batch, noise, self.losses).total
+
+    def step(self, batch: Mapping[str, "Tensor"]) -> None:
+        """One update."""
+        import torch
+
+        scale = self.settings.scale(min(self.update, self.updates - 1), self.updates)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.settings.learning_rate * scale
+        self.optimiser.zero_grad()
+        self.loss(batch).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
+        self.optimiser.step()
+        self.update += 1
+
+    def reconstructed(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """(B, T, H, W, C) frames in [0, 1] from the posterior."""
+        seen = self.model.observe(batch["observation"], batch["action"], batch["is_first"])
+        return self.model.decode(seen.state)
+
+
+class TorchRL:
+    """TorchRL's DreamerV3 world model with reward and continue heads, of public parts.
+
+    Args:
+        rate: learning rate after the warm-up.
+        warmup: updates.
+    """
+
+    def __init__(self, rate: float = 1e-3, warmup: int = 1) -> None:
+        import torch
+        from tensordict.nn import TensorDictModule, TensorDictSequential
+        from torchrl.modules import (
+            DreamerV3ImageDecoder,
+            DreamerV3ImageEncoder,
+            DreamerV3MLP,
+            RSSMPosteriorV3,
+            RSSMPriorV3,
+            RSSMRolloutV3,
+        )
+        from torchrl.objectives import DreamerV3ModelLoss
+        from torchrl.trainers.algorithms import DreamerV3Optimizer
+
+        torch.manual_seed(1)
+        deter, stoch, classes = THEIRS["deter"], THEIRS["stoch"], THEIRS["classes"]
+        self.deter, self.latent = deter, stoch * classes
+        encoder = DreamerV3ImageEncoder(depth=THEIRS["depth"])
+        embed = encoder.output_features((3, 96, 96))
+        sizes = {"hidden_dim": THEIRS["hidden"], "rnn_hidden_dim": deter, "unimix": 0.01,
+                 "num_categoricals": stoch, "num_classes": classes}  # fmt: skip
+        prior = TensorDictModule(
+            RSSMPriorV3(action_shape=(3,), action_dim=3, recurrent_model="block_gru", **sizes),
+            in_keys=["state", "belief", "action"],
+            out_keys=[("next", "prior_logits"), ("next", "state"), ("next", "belief")],
+        )
+        posterior = TensorDictModule(
+            RSSMPosteriorV3(obs_embed_dim=embed, use_rms_norm=True, **sizes),
+            in_keys=[("next", "belief"), ("next", "encoded_latents")],
+            out_keys=[("next", "posterior_logits"), ("next", "state")],
+        )
+        given, features = [("next", "state"), ("next", "belief")], self.latent + deter
+        decoder = DreamerV3ImageDecoder(features, (3, 96, 96), depth=THEIRS["depth"])
+
+        def head(outputs: int) -> Any:
+            return DreamerV3MLP(features, outputs, depth=1, num_cells=THEIRS["units"], outscale=0.0)
+
+        world = TensorDictSequential(
+            TensorDictModule(encoder, [("next", "pixels")], [("next", "encoded_latents")]),
+            RSSMRolloutV3(prior, posterior),
+            TensorDictModule(decoder, given, [("next", "reco_pixels")]),
+            TensorDictModule(head(255), given, [("next", "reward_logits")]),
+            TensorDictModule(head(1), given, [("next", "continue_pred")]),
+        )
+        self.objective = DreamerV3ModelLoss(
+            world, kl_mode="separate", reco_symlog=False, lambda_continue=1.0, unimix=0.01
+        )
+        self.optimiser = DreamerV3Optimizer(
+            self.objective.parameters(), lr=rate, warmup_steps=warmup
+        )
+
+    def _data(self, batch: Mapping[str, "Tensor"]) -> Any:
+        import torch
+        from tensordict import TensorDict
+
+        shape = batch["is_first"].shape
+        return TensorDict(
+            {
+                "state": torch.zeros(*shape, self.latent),
+                "belief": torch.zeros(*shape, self.deter),
+                "action": batch["action"],
+                "is_init": batch["is_first"].unsqueeze(-1),
+                "next": {
+                    "pixels": batch["observation"].permute(0, 1, 4, 2, 3),
+                    "reward": batch["reward"].unsqueeze(-1),
+                    "terminated": batch["continue"].unsqueeze(-1) == 0,
+                },
+            },
+            batch_size=shape,
+        )
+
+    def loss(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """The training objective."""
+        losses, _ = self.objective(self._data(batch))
+        return sum(value.sum() for name, value in losses.items() if name.startswith("loss_"))
+
+    def step(self, batch: Mapping[str, "Tensor"]) -> None:
+        """One update."""
+        self.optimiser.zero_grad()
+        self.loss(batch).backward()
+        self.optimiser.step()
+
+    def reconstructed(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """(B, T, H, W, C) frames in [0, 1] from the posterior."""
+        pixels = self.objective.world_model(self._data(batch))["next", "reco_pixels"]
+        return pixels.permute(0, 1, 3, 4, 2).clamp(0, 1)
+
+
+def read(settings: Settings, split: str) -> "Reader":
+    """A split of the data set, for reward and continue heads."""
+    from rssm.data import DataConfig, Reader
+
+    data = DataConfig(root=settings.data_root, dataset=settings.dataset)
+    return Reader(data.open(split), (), off=False)
+
+
+def batches(settings: Settings, reader: "Reader", seed: int) -> Any:
+    """Update number -> windows, a pure function of the seed."""
+    from replay import WindowSampler
+
+    sampler = WindowSampler(reader.data.episodes, settings.length, settings.batch, seed)
+    return lambda update: reader.batch(sampler.indices(update), settings.length)
+
+
+def speed(settings: Settings, run: Run) -> "Results":
+    """Frames/s of both on the same batches, in turns; metrics and details."""
+    from experiments import bench
+
+    reader = read(settings, "train")
+    take, frames = batches(settings, reader, bench.SEED), settings.batch * settings.length
+    sides: dict[str, Any] = {"ours": Ours(reader, settings.rounds + 1), "torchrl": TorchRL()}
+    watch = bench.Stopwatch()
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(settings.rounds + 1):  # the first takes memory and chooses algorithms
+        batch = take(number)
+        for name, side in sides.items():
+            lap = watch.lap(lambda side=side, batch=batch: side.step(batch))
+            if number:
+                seconds[name].append(lap["total"])
+        print(f"speed: round {number} of {settings.rounds}", flush=True)
+    small = {name: tensor[:2] for name, tensor in take(0).items()}
+    table = {}
+    for name, side in sides.items():
+        counts = bench.flops(lambda side=side: side.loss(small))
+        trained = side.model if name == "ours" else side.objective
+        table[name] = {
+            "frames_per_second": frames / median(seconds[name]),
+            "mflop_per_frame": sum(counts.values()) / 2 / settings.length / 1e6,
+            "convolutions_mflop": counts.get("convolutions", 0) / 2 / settings.length / 1e6,
+            "parameters": sum(p.numel() for p in trained.parameters()),
+        }
+    cli.table(["side", *table["ours"]], [[n, *r.values()] for n, r in table.items()], "speed")
+    ratios = [t / o for o, t in zip(seconds["ours"], seconds["torchrl"], strict=True)]
+    work = table["ours"]["mflop_per_frame"] / table["torchrl"]["mflop_per_frame"]
+    if abs(work - 1) > TOLERANCE:
+        print(f"speed: operations per frame differ by {work - 1:+.1%}, more than {TOLERANCE:.0%}")
+    metrics = {f"{name}_frames_per_second": row["frames_per_second"] for name, row in table.items()}
+    metrics |= {"flops_ratio": work, "ratio_low": min(ratios), "ratio_high": max(ratios)}
+    return metrics | {"ratio": median(ratios)}, {"sides": table}
+
+
+def quality(settings: Settings, run: Run) -> "Results":
+    """Held-out reconstruction of both after the same frames; metrics and details."""
+    from experiments import bench
+
+    reader, held_out = read(settings, "train"), read(settings, "val")
+    take = batches(settings, reader, bench.SEED)
+    judged = batches(settings, held_out, bench.SEED + 1)(0)
+    warmup = max(settings.updates // 4, 1)
+    makers = {"ours": lambda: Ours(reader, settings.updates)}
+    makers |= {f"torchrl {rate:g}": lambda rate=rate: TorchRL(rate, warmup) for rate in RATES}
+    found = {}
+    for name, make in makers.items():
+        side = make()
+        for update in range(settings.updates):
+            side.step(take(update))
+        found[name] = {"psnr": reconstruction(side, judged)}
+        print(f"quality: {name} {found[name]['psnr']:.2f} dB", flush=True)
+    theirs = max(row["psnr"] for name, row in found.items() if name != "ours")
+    metrics = {"psnr": found["ours"]["psnr"], "psnr_torchrl": theirs}
+    return metrics, {"sides": found, "frames": settings.updates * settings.batch * settings.length}
+
+
+def reconstruction(side: Any, batch: Mapping[str, "Tensor"]) -> float:
+    """Mean PSNR in dB of the frames of a batch, followed and decoded."""
+    import torch
+
+    from rssm.validation import psnr
+
+    torch.manual_seed(1)
+    with torch.no_grad():
+        return float(psnr(side.reconstructed(batch), batch["observation"].float() / 255).mean())
+
+
+OPERATIONS = {
+    "convolutions, backward": "conv.*backward",
+    "convolutions, forward": "conv",
+    "linear layers": "mm|linear",
+    "optimiser": "adam|foreach|vector_norm",
+    "pixels to float, copies": "copy|to_copy",
+    "activations and norms": "silu|sigmoid|tanh|norm|lerp",
+    "elementwise": "aten::(add|mul|sub|div|sum|mean|square|pow|cat|stack)",
+}
+"""Parts of an update by the names of torch's operations; the first that matches counts."""
+
+
+def presets(settings: Settings, run: Run) -> "Results":
+    """Our XS preset on one and on two threads, and where its time goes; metrics and details."""
+    import torch
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    from experiments import bench
+    from rssm.config import NetworkConfig
+
+    reader = read(settings, "train")
+    take, frames = batches(settings, reader, bench.SEED), settings.batch * settings.length
+    side = Ours(reader, settings.rounds + 1, NetworkConfig(hidden=128))
+    watch, table = bench.Stopwatch(), {}
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        laps = [watch.lap(lambda n=n: side.step(take(n)))["total"] for n in range(settings.rounds)]
+        table[f"xs, {threads} threads"] = {"frames_per_second": frames / median(laps)}
+    torch.set_num_threads(settings.threads)
+    batch = take(0)
+    with profiler(activities=[ProfilerActivity.CPU]) as trace:
+        total = watch.lap(lambda: side.step(batch))["total"]
+    shares = {n: s / total for n, s in bench.by_operation(trace, OPERATIONS).items()}
+    shares["rest"] = 1 - sum(shares.values())
+    cli.table(["part of an update", "share"], list(shares.items()), "profile")
+    best = max(row["frames_per_second"] for row in table.values())
+    return {"best_frames_per_second": best}, {"settings": table, "shares": shares}
+
+
+PARTS = {"quality": quality, "settings": presets, "speed": speed}  # `ratio` ends the last line
+
+
+def main() -> None:
+    settings = cli.parse(Settings, DESCRIPTION)
+    if find_spec("torchrl") is None:
+        raise UserError("TorchRL is not installed; install the extra: pip install -e '.[bench]'")
+    if not (Path(settings.data_root) / settings.dataset).is_dir():
+        raise UserError(
+            f"{settings.data_root}/{settings.dataset}: no such data set; collect it by "
+            f"python scripts/collect_replay.py dataset={settings.dataset} root={settings.data_root}"
+        )
+    if settings.quick:
+        settings = replace(settings, rounds=1, batch=2, length=8, updates=2)
+    chosen: Sequence[str] = list(PARTS) if settings.part == "all" else [settings.part]
+    from common.nn import tune_allocator
+    from experiments import bench
+
+    tune_allocator()
+    bench.measure("bench_rssm", {n: PARTS[n] for n in chosen}, settings, record="rssm_speed")
+
+
+if __name__ == "__main__":
+    cli.run_main(main)
