@@ -62,8 +62,9 @@ def test_registration_reads_the_motion_from_frames_alone(data, camera):
         found = register(camera, before, after)
         errors.append((abs(found.motion.yaw - true.yaw), abs(found.motion.forward - true.forward)))
     yaw, forward = np.median(errors, axis=0)
-    assert yaw < np.radians(1.5)
-    assert forward < 0.8
+    assert yaw < np.radians(0.4)
+    assert forward < 0.3
+    assert np.max(errors, axis=0)[1] < 1
 
 
 def test_ground_is_neither_car_nor_indicators(camera):
