@@ -6,6 +6,7 @@ missing measurement is the caller's to explain, not to average away.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -64,7 +65,8 @@ def bootstrap_interval(
     """`statistic` of `values` (1-D, n >= 1) with the BCa bootstrap interval (Efron 1987).
 
     `statistic(sample, axis=...)` reduces an array along an axis, as numpy's functions do. Where
-    resampling cannot move the statistic (all values equal), the interval has no width.
+    resampling cannot move the statistic (all values equal), the interval has no width. Where BCa's
+    corrections are not defined (a median among many equal values), it is the percentile interval.
     """
     x = _checked(values)
     _check_confidence(confidence)
@@ -73,15 +75,23 @@ def bootstrap_interval(
         return Estimate(point, None, None, 1)
     if np.all(x == x[0]):
         return Estimate(point, point, point, x.size)
-    interval = stats.bootstrap(
-        (x,),
-        statistic,
-        n_resamples=resamples,
-        confidence_level=confidence,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Estimate(point, float(interval.low), float(interval.high), x.size)
+
+    def interval(method: str) -> Any:
+        return stats.bootstrap(
+            (x,),
+            statistic,
+            n_resamples=resamples,
+            confidence_level=confidence,
+            method=method,
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        found = interval("BCa")
+    if not np.isfinite([found.low, found.high]).all():
+        found = interval("percentile")
+    return Estimate(point, float(found.low), float(found.high), x.size)
 
 
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Estimate:

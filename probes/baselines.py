@@ -12,11 +12,6 @@ RIDGE = 1e-2
 """Penalty of the blind regression, per row and standardised input."""
 
 
-def repeat_last(context: NDArray, horizon: int) -> NDArray:
-    """(n, horizon, ...) of the last frame of context (n, C, ...)."""
-    return np.repeat(context[:, -1:], horizon, axis=1)
-
-
 def warped(
     camera: PictureCamera, last: NDArray[np.float32], motions: Motion
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

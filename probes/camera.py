@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import cv2
 import numpy as np
@@ -47,6 +48,7 @@ class PictureCamera:
             raise UserError(f"the data set's camera has no {', '.join(absent)}")
         return cls(size, *(float(camera[name]) for name in names))
 
+    @cached_property
     def ground(self) -> NDArray[np.bool_]:
         """(size, size): neither car nor indicators."""
         rows, columns = np.indices((self.size, self.size))
@@ -82,7 +84,7 @@ class PictureCamera:
             The frame, and which of its pixels show ground that the old one showed too, (size,
             size); the others repeat the nearest of the old frame's edge.
         """
-        matrix, ground = self.matrix(motion), self.ground()
+        matrix, ground = self.matrix(motion), self.ground
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         bottom = self.size - round(INDICATOR_SHARE * self.size)
         size = (self.size, bottom)

@@ -61,11 +61,15 @@ def _pictures(futures: Futures, index: int, clip: Clip, title: str):
             real, imagined = futures.real[index, t], futures.imagined[index, t]
             heading = f"{title}: {where}, {t + 1} ticks imagined"
         picture = np.full((HEIGHT, WIDTH, 3), PAPER, np.uint8)
-        panels = (("real", real), ("imagined", imagined), ("difference", np.abs(real - imagined)))
+        panels = (
+            ("real", real),
+            ("imagined", imagined),
+            ("difference", cv2.absdiff(real, imagined)),
+        )
         for k, (label, image) in enumerate(panels):
             left = GAP + k * (PANEL + GAP)
             shown = cv2.resize(image, (PANEL, PANEL), interpolation=cv2.INTER_NEAREST)
-            picture[TOP : TOP + PANEL, left : left + PANEL] = (255 * shown).round()
+            picture[TOP : TOP + PANEL, left : left + PANEL] = shown
             _text(picture, label, (left, TOP - 6), DIM)
         _text(picture, heading, (GAP, 16), INK)
         _curves(picture, futures, index, t)

@@ -36,19 +36,19 @@ class Futures:
     """What n clips showed and what was imagined, H rows each.
 
     Attributes:
-        real, imagined, posterior: (n, H, size, size, 3) float32 in [0, 1]; posterior is what the
-            decoder makes of states that saw the frames, the ceiling of the decoder.
-        context: (n, C, size, size, 3) float32, the frames before.
+        real, imagined, posterior: (n, H, size, size, 3) uint8, as a screen shows them; posterior is
+            what the decoder makes of states that saw the frames, the ceiling of the decoder.
+        context: (n, C, size, size, 3) uint8, the frames before.
         predicted: (n, H) by head.
         recorded: (n, H) by head, and pose x, y, heading from the last row of context on, (n, H+1).
         actions: (n, H, 3); context_telemetry: (n, C, k) of the regressed names.
         last_step: the motion between the last two frames of each context.
     """
 
-    real: NDArray[np.float32]
-    imagined: NDArray[np.float32]
-    posterior: NDArray[np.float32]
-    context: NDArray[np.float32]
+    real: NDArray[np.uint8]
+    imagined: NDArray[np.uint8]
+    posterior: NDArray[np.uint8]
+    context: NDArray[np.uint8]
     predicted: dict[str, NDArray[np.float32]]
     recorded: dict[str, NDArray[np.float32]]
     pose: NDArray[np.float64]
@@ -106,11 +106,11 @@ def follow(
         last = State(*(part[:, context - 1] for part in seen.state))
         future = imagine(model, last, actions, noise=noise[:, context:])
         after = State(*(part[:, context:] for part in seen.state))
-        frames = batch["observation"].float() / 255
-        keep("real", frames[:, context:].cpu().numpy())
-        keep("context", frames[:, :context].cpu().numpy())
-        keep("imagined", model.decode(future.state).cpu().numpy())
-        keep("posterior", model.decode(after).cpu().numpy())
+        frames = batch["observation"].cpu().numpy()
+        keep("real", frames[:, context:])
+        keep("context", frames[:, :context])
+        keep("imagined", _shown(model.decode(future.state)))
+        keep("posterior", _shown(model.decode(after)))
         for name, values in future.predictions.items():
             keep(f"predicted/{name}", values.cpu().numpy())
             if name in batch:
@@ -137,6 +137,10 @@ def follow(
         whole.get("telemetry", empty),
         steps,
     )
+
+
+def _shown(frames: torch.Tensor) -> NDArray[np.uint8]:
+    return (255 * frames).round().to(torch.uint8).cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -180,8 +184,8 @@ def camera_motion(
 
     Args:
         camera: of the pictures.
-        last: (n, size, size, 3), the last frame of the context.
-        frames: (n, H, size, size, 3), imagined or real.
+        last: (n, size, size, 3) uint8, the last frame of the context.
+        frames: (n, H, size, size, 3) uint8, imagined or real.
         pose: (n, H + 1, 3), x, y, heading from the last row of the context on.
     """
     rows = np.arange(0, frames.shape[1] + 1, PAIR_EVERY)
@@ -190,7 +194,7 @@ def camera_motion(
     true_yaw, true_forward = np.zeros(trusted.shape), np.zeros(trusted.shape)
     for i in range(len(frames)):
         shown = np.concatenate([last[i][None], frames[i]])[rows]
-        luminance = metrics.grey(shown)
+        luminance = metrics.grey(metrics.unit(shown))
         true = motion_between(*pose[i].T, rows[:-1], rows[1:])
         steps: list[Motion] = []
         guess = Motion(0.0, 0.0, 0.0)

@@ -20,6 +20,11 @@ EDGE_TOLERANCE = 1
 """Pixels by which an edge may lie beside the true one."""
 
 
+def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Bytes as float32 in [0, 1]."""
+    return images.astype(np.float32) / 255
+
+
 def mse(images: NDArray, reference: NDArray) -> NDArray[np.float64]:
     """Mean squared error per picture, (...)."""
     return np.square(images - reference, dtype=np.float64).mean((-3, -2, -1))

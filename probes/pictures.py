@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from common.statistics import mean_interval
 from probes import metrics
-from probes.baselines import constant_motion, repeat_last, warped
+from probes.baselines import constant_motion, warped
 from probes.camera import PictureCamera
 from probes.judge import PAIR_EVERY, Futures
 from rssm.motion import motion_between
@@ -19,28 +19,24 @@ KINDS = ("model", "posterior", "repeat_last", "constant_motion", "true_motion")
 context, that frame moved on as in the last two frames, and moved by the true motion."""
 
 
-def candidates(futures: Futures, camera: PictureCamera) -> dict[str, NDArray[np.float32]]:
-    """Pictures (n, H, size, size, 3) of each of KINDS; and `known`, (n, H, size, size) bool, what
-    the true motion carries over from the last frame of the context."""
-    count, horizon = futures.real.shape[:2]
-    true = np.empty_like(futures.real)
-    steady = np.empty_like(futures.real)
-    known = np.empty(futures.real.shape[:-1], bool)
-    for i in range(count):
-        last = futures.context[i, -1]
-        pose = futures.pose[i]
-        rows = np.arange(1, horizon + 1)
-        moved = motion_between(*pose.T, np.zeros(horizon, np.int64), rows)
-        true[i], known[i] = warped(camera, last, moved)
-        steady[i], _ = warped(camera, last, constant_motion(futures.last_step[i], horizon))
-    return {
-        "model": futures.imagined,
-        "posterior": futures.posterior,
-        "repeat_last": repeat_last(futures.context, horizon),
+def candidates(
+    futures: Futures, index: int, camera: PictureCamera
+) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.bool_]]:
+    """Pictures (H, size, size, 3) of one clip by each of KINDS; and where, (H, size, size), the
+    true motion carries over what the last frame of the context shows."""
+    last, horizon = metrics.unit(futures.context[index, -1]), futures.real.shape[1]
+    rows = np.arange(1, horizon + 1)
+    moved = motion_between(*futures.pose[index].T, np.zeros(horizon, np.int64), rows)
+    true, known = warped(camera, last, moved)
+    steady, _ = warped(camera, last, constant_motion(futures.last_step[index], horizon))
+    pictures = {
+        "model": metrics.unit(futures.imagined[index]),
+        "posterior": metrics.unit(futures.posterior[index]),
+        "repeat_last": np.broadcast_to(last, true.shape),
         "constant_motion": steady,
         "true_motion": true,
-        "known": known,
     }
+    return pictures, known
 
 
 def judge_pictures(
@@ -54,34 +50,49 @@ def judge_pictures(
     Metrics: mse, psnr, ssim; road_iou and edge_f1 (every PAIR_EVERY-th row) on the ground; and
     psnr_new, of the ground that the last frame of the context did not show.
     """
-    pictures = candidates(futures, camera)
-    known, ground = pictures.pop("known"), camera.ground()
-    real, every = futures.real, slice(PAIR_EVERY - 1, None, PAIR_EVERY)
-    true_road = metrics.road(real[:, every]) & ground
+    tables: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
+    for index in range(len(futures.real)):
+        real = metrics.unit(futures.real[index])
+        pictures, known = candidates(futures, index, camera)
+        for kind, images in pictures.items():
+            for name, values in compare(images, real, camera.ground, known).items():
+                tables.setdefault((name, kind), []).append(values)
     numbers: dict[str, dict[str, Any]] = {}
     curves: dict[str, dict[str, list[float]]] = {}
     per_clip: dict[str, NDArray[np.float64]] = {}
-    for kind, images in pictures.items():
-        values = {
-            "mse": metrics.mse(images, real),
-            "psnr": metrics.psnr(images, real),
-            "ssim": metrics.ssim(images, real),
-            "road_iou": metrics.iou(metrics.road(images[:, every]) & ground, true_road),
-            "edge_f1": metrics.edge_f1(images[:, every], real[:, every], ground),
-            "psnr_new": _masked_psnr(images, real, ground & ~known),
-        }
-        for name, table in values.items():
-            means = np.nanmean(table, axis=1)
-            finite = means[np.isfinite(means)]
-            numbers.setdefault(name, {})[kind] = mean_interval(finite).to_dict()
-            if kind == "model" and name in ("ssim", "psnr"):
-                per_clip[name] = means
-            curves.setdefault(name, {})[kind] = np.nanmean(table, axis=0).tolist()
+    for (name, kind), rows in tables.items():
+        table = np.array(rows)
+        seen = np.isfinite(table)
+        means = np.where(seen, table, 0).sum(1)[seen.any(1)] / seen.sum(1)[seen.any(1)]
+        numbers.setdefault(name, {})[kind] = mean_interval(means).to_dict() if len(means) else None
+        if kind == "model" and name in ("ssim", "psnr"):
+            per_clip[name] = table.mean(1)
+        along = np.where(seen, table, 0).sum(0) / np.maximum(seen.sum(0), 1)
+        curves.setdefault(name, {})[kind] = np.where(seen.any(0), along, np.nan).tolist()
     return numbers, curves, per_clip
 
 
+def compare(
+    images: NDArray[np.float32],
+    real: NDArray[np.float32],
+    ground: NDArray[np.bool_],
+    known: NDArray[np.bool_],
+) -> dict[str, NDArray[np.float64]]:
+    """Every metric of pictures (H, size, size, 3) of one clip, by name; see `judge_pictures`."""
+    every = slice(PAIR_EVERY - 1, None, PAIR_EVERY)
+    roads = (metrics.road(frames[every]) & ground for frames in (images, real))
+    return {
+        "mse": metrics.mse(images, real),
+        "psnr": metrics.psnr(images, real),
+        "ssim": metrics.ssim(images, real),
+        "road_iou": metrics.iou(*roads),
+        "edge_f1": metrics.edge_f1(images[every], real[every], ground),
+        "psnr_new": _masked_psnr(images, real, ground & ~known),
+    }
+
+
 def _masked_psnr(images: NDArray, real: NDArray, where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """PSNR over the pixels of a mask (n, H, size, size); NaN where it has fewer than 1 %."""
+    """PSNR over the pixels of a mask (H, size, size); NaN where it has fewer than 1 %."""
     error = np.square(images - real).mean(-1, dtype=np.float64)
     count = where.sum((-2, -1))
     mean = (error * where).sum((-2, -1)) / np.maximum(count, 1)

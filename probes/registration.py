@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.racing.kernel import kernel
 from probes.camera import PictureCamera
 from rssm.motion import Motion
 
@@ -64,7 +65,7 @@ def register(
     those by residual is returned. Its error on real frames is bounded by
     tests/probes/test_camera.py.
     """
-    ground = camera.ground()
+    ground = camera.ground
     pyramid = [(_blur(before, ground, b), _blur(after, ground, b)) for b in BLURS]
     starts = [*guesses, *(Motion(0.0, f, y) for f in FORWARD_STARTS for y in YAW_STARTS)]
     fits = [_refine(camera, pyramid[:1], start, steps=1).residual for start in starts]
@@ -84,14 +85,14 @@ def _refine(
     camera: PictureCamera, pyramid: list[tuple[NDArray, NDArray]], guess: Motion, steps: int = STEPS
 ) -> Registered:
     """Levenberg and Marquardt's descent from `guess`, level by level."""
-    view, motion = _View(camera), np.array(guess, np.float64)
+    motion = np.array(guess, np.float64)
     for level in pyramid:
-        damping, current = 1e-3, view.compare(*level, motion)
+        damping, current = 1e-3, _compare(camera, *level, motion)
         for _ in range(steps):
             normal, gradient = current.equations()
             normal[np.diag_indices(3)] *= 1 + damping
             step = np.linalg.solve(normal, gradient)
-            tried = view.compare(*level, motion + np.clip(step, -1.0, 1.0))
+            tried = _compare(camera, *level, motion + np.clip(step, -1.0, 1.0))
             if tried.cost < current.cost:
                 motion, current, damping = tried.motion, tried, damping / 5
             else:
@@ -101,55 +102,22 @@ def _refine(
     return Registered(Motion(*motion.tolist()), current.residual, current.overlap)
 
 
-class _View:
-    """The ground's pixels, and frames compared on them."""
-
-    def __init__(self, camera: PictureCamera) -> None:
-        self.camera, self.ground = camera, camera.ground()
-        self.rows, self.columns = np.nonzero(self.ground)
-        self.right = (self.columns - camera.column) / camera.across
-        self.ahead = (camera.row - self.rows) / camera.along
-
-    def compare(self, source: NDArray, target: NDArray, motion: NDArray) -> _Comparison:
-        """How well `motion`, (3,), explains `target` as a view of `source`."""
-        matrix = self.camera.matrix(Motion(*motion)).astype(np.float32)
-        x, y = (row[0] * self.columns + row[1] * self.rows + row[2] for row in matrix)
-        x, y = x.astype(np.float32), y.astype(np.float32)
-        seen = _inside(self.camera, self.ground, x, y)
-        error = np.where(seen, target[self.rows, self.columns] - _sample(source, x, y), 0.0)
-        return _Comparison(self, source, motion, x, y, seen, error)
-
-
 @dataclass(frozen=True)
 class _Comparison:
-    """Two frames under a motion.
+    """Two frames under a motion (3,), and what the pixels say about a better one.
 
     Attributes:
         motion: (3,) as in `Motion`.
-        x, y: (pixels,) where the old frame shows what the new one shows in its ground's pixels.
-        seen: (pixels,) whether it is ground there too.
-        error: (pixels,) new less old; 0 where not seen.
+        residual, overlap: see `Registered`.
+        normal: (3, 3) mean over pixels of Gauss and Newton's products of slopes by the motion.
+        gradient: (3,) mean of slopes times errors.
     """
 
-    view: _View
-    source: NDArray
-    motion: NDArray
-    x: NDArray
-    y: NDArray
-    seen: NDArray
-    error: NDArray
-
-    @property
-    def overlap(self) -> float:
-        return float(self.seen.mean())
-
-    @property
-    def residual(self) -> float:
-        """Showing less of the old frame is no way to fit better: what is lost counts as wrong."""
-        if self.overlap < ENOUGH:
-            return np.inf
-        lost = (~self.seen).sum() * NOISE**2
-        return float(np.sqrt(((self.error**2).sum() + lost) / len(self.seen)))
+    motion: NDArray[np.float64]
+    residual: float
+    overlap: float
+    normal: NDArray[np.float64]
+    gradient: NDArray[np.float64]
 
     @property
     def slip(self) -> float:
@@ -163,34 +131,72 @@ class _Comparison:
         return self.residual**2 + (NOISE * self.slip / SLIP) ** 2
 
     def equations(self) -> tuple[NDArray, NDArray]:
-        """Gauss and Newton's normal matrix (3, 3) and right-hand side (3,)."""
-        camera, (_, forward, yaw) = self.view.camera, self.motion
-        source, right, ahead = self.source, self.view.right, self.view.ahead
-        # Differences over one pixel, as interpolation has them: a wider filter finds sharp edges
-        # too flat, and steps come out too long.
-        gx = _sample(source, self.x + 0.5, self.y) - _sample(source, self.x - 0.5, self.y)
-        gy = _sample(source, self.x, self.y + 0.5) - _sample(source, self.x, self.y - 0.5)
-        gx, gy = gx * camera.across, gy * camera.along
-        # Derivatives of the old position (in units: right, ahead) by lateral, forward and yaw.
-        sin, cos = np.sin(yaw), np.cos(yaw)
-        by_yaw = gx * (-sin * right - cos * ahead) - gy * (cos * right - sin * ahead)
-        jacobian = np.stack([-gx, -gy, by_yaw], -1)
-        jacobian[~self.seen] = 0
-        half, count = np.tan(yaw / 2), len(self.seen)
+        """The normal matrix (3, 3) and the right-hand side (3,) of a step that lowers the cost."""
+        _, forward, yaw = self.motion
+        half = np.tan(yaw / 2)
         by = np.array([1.0, -half, -0.5 * forward * (1 + half**2) - REAR])
         weight = (NOISE / SLIP) ** 2
-        normal = jacobian.T @ jacobian / count + weight * np.outer(by, by) + 1e-9 * np.eye(3)
-        return normal, jacobian.T @ self.error / count - weight * self.slip * by
+        normal = self.normal + weight * np.outer(by, by) + 1e-9 * np.eye(3)
+        return normal, self.gradient - weight * self.slip * by
 
 
-def _inside(
-    camera: PictureCamera, ground: NDArray[np.bool_], x: NDArray, y: NDArray
-) -> NDArray[np.bool_]:
-    column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
-    within = (column >= 1) & (column < camera.size - 1) & (row >= 1) & (row < camera.size - 1)
-    return within & ground[row.clip(0, camera.size - 1), column.clip(0, camera.size - 1)]
+def _compare(
+    camera: PictureCamera, source: NDArray, target: NDArray, motion: NDArray
+) -> _Comparison:
+    """How well a motion explains `target` as a view of `source`."""
+    normal, gradient = np.zeros((3, 3)), np.zeros(3)
+    error, seen, count = _accumulate(
+        source, target, camera.ground, camera.matrix(Motion(*motion)), motion[2],
+        camera.across, camera.along, camera.column, camera.row, normal, gradient,
+    )  # fmt: skip
+    # Showing less of the old frame is no way to fit better: what is lost counts as wrong.
+    mean = (error + (count - seen) * NOISE**2) / count
+    residual = float(np.sqrt(mean)) if seen >= ENOUGH * count else np.inf
+    return _Comparison(motion, residual, seen / count, normal / count, gradient / count)
 
 
-def _sample(image: NDArray, x: NDArray, y: NDArray) -> NDArray[np.float32]:
-    flat = cv2.remap(image, x[None], y[None], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    return flat[0]
+@kernel
+def _accumulate(source, target, ground, matrix, yaw, across, along, centre, base, normal, gradient):
+    """Sums over the ground's pixels; returns (squared error where seen, pixels seen, pixels)."""
+    size = source.shape[0]
+    sin, cos = np.sin(yaw), np.cos(yaw)
+    total, seen, count = 0.0, 0, 0
+    slope = np.empty(3)
+    for row in range(size):
+        for column in range(size):
+            if not ground[row, column]:
+                continue
+            count += 1
+            x = matrix[0, 0] * column + matrix[0, 1] * row + matrix[0, 2]
+            y = matrix[1, 0] * column + matrix[1, 1] * row + matrix[1, 2]
+            if not (1 <= x < size - 2 and 1 <= y < size - 2):
+                continue
+            if not ground[int(y + 0.5), int(x + 0.5)]:
+                continue
+            seen += 1
+            error = target[row, column] - _between(source, x, y)
+            # Differences over one pixel, as interpolation has them: a wider filter finds sharp
+            # edges too flat, and steps come out too long.
+            across_x = across * (_between(source, x + 0.5, y) - _between(source, x - 0.5, y))
+            along_y = along * (_between(source, x, y + 0.5) - _between(source, x, y - 0.5))
+            right, ahead = (column - centre) / across, (base - row) / along
+            # Derivatives of the old position by lateral, forward and yaw.
+            slope[0], slope[1] = -across_x, -along_y
+            turned = -sin * right - cos * ahead, cos * right - sin * ahead
+            slope[2] = across_x * turned[0] - along_y * turned[1]
+            total += error * error
+            for i in range(3):
+                gradient[i] += slope[i] * error
+                for j in range(3):
+                    normal[i, j] += slope[i] * slope[j]
+    return total, seen, count
+
+
+@kernel
+def _between(image, x, y):
+    """Bilinear interpolation at column x, row y."""
+    column, row = int(x), int(y)
+    a, b = x - column, y - row
+    above = (1 - a) * image[row, column] + a * image[row, column + 1]
+    below = (1 - a) * image[row + 1, column] + a * image[row + 1, column + 1]
+    return (1 - b) * above + b * below

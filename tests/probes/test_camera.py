@@ -68,7 +68,7 @@ def test_registration_reads_the_motion_from_frames_alone(data, camera):
 
 
 def test_ground_is_neither_car_nor_indicators(camera):
-    ground = camera.ground()
+    ground = camera.ground
     assert not ground[84:].any() and not ground[72, 48] and not ground[68, 48]
     assert ground[:50].all() and ground[72, 40] and ground[72, 56]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probes import metrics
-from probes.baselines import BlindRegression, repeat_last
+from probes.baselines import BlindRegression
 
 
 def picture(value):
@@ -76,8 +76,3 @@ def test_the_blind_regression_sees_telemetry_and_actions():
     assert abs((found - target[300:]).mean()) < 0.1
     with pytest.raises(ValueError, match="fit"):
         BlindRegression().predict(context, actions)
-
-
-def test_the_last_frame_is_repeated():
-    context = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
-    np.testing.assert_array_equal(repeat_last(context, 2), [[[4, 5], [4, 5]]])

@@ -88,10 +88,11 @@ def test_a_future_depends_on_the_context_and_the_actions_alone(saved, data):
     assert one.pose.shape == (4, 21, 3)
     np.testing.assert_array_equal(one.recorded["speed"].shape, (4, 20))
     window = data.window(clips[1].start, 40, ["observation", "telemetry/speed"])
-    np.testing.assert_allclose(one.real[1], window["observation"][20:] / 255, atol=1e-6)
+    np.testing.assert_array_equal(one.real[1], window["observation"][20:])
     np.testing.assert_array_equal(one.recorded["speed"][1], window["telemetry/speed"][20:])
     alone = follow(model, data, clips[1:2], 20, 20)
-    np.testing.assert_allclose(alone.imagined[0], one.imagined[1], atol=1e-5)
+    apart = alone.imagined[0].astype(int) - one.imagined[1]
+    assert np.abs(apart).max() <= 1  # another batch rounds differently
     other = follow(model, data, clips, 20, 20, shuffled=True)
     assert (other.imagined != one.imagined).any() and (other.real == one.real).all()
 
