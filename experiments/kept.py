@@ -9,6 +9,10 @@ from common.records import RECORDS, read_record
 REAL = "gymnasium_carracing"
 """Gymnasium's own CarRacing-v3, as records call it."""
 
+RUNGS = ("E1", "E2", "E3", "P1", "P2", "P3", "P4", "P5",
+         "I1B1", "I1B2", "I1B3", "2A", "2B", "2C")  # fmt: skip
+"""The ladder of experiments, in its order; conf/experiment has each."""
+
 BUDGETS = ("budget_49k", "budget_49k_ticks")
 """Trained with the earlier record's budget, as decisions and as engine ticks."""
 
@@ -29,3 +33,9 @@ def judged_in(record: Mapping[str, Any], env: str) -> Iterator[tuple[int, list[f
     for one in details.get("evaluations", ()):
         if one["settings"]["env"] == env:
             yield one["seed"], one["native_return"]
+
+
+def ladder(directory: Path = RECORDS) -> list[dict[str, Any]]:
+    """The records of world-model rungs, in the ladder's order."""
+    found = (read_record(f"ladder_{name.lower()}", directory) for name in RUNGS)
+    return [record for record in found if record]

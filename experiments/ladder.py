@@ -25,15 +25,13 @@ from common.records import write_record
 from common.runs import ROOT
 from common.seeding import parse_seeds
 from common.statistics import mean_interval, paired_difference
+from experiments.kept import RUNGS
 from probes.clips import RULES
 from rssm.config import RungConfig
 from rssm.training_run import TrainConfig
 
-ORDER = ("E1", "E2", "E3", "P1", "P2", "P3", "P4", "P5",
-         "I1B1", "I1B2", "I1B3", "2A", "2B", "2C")  # fmt: skip
-
 DESCRIPTION = f"""
-Run rungs of the ladder and judge them: {", ".join(ORDER)}.
+Run rungs of the ladder and judge them: {", ".join(RUNGS)}.
 
     python -m experiments.ladder run=E1-P5
     python -m experiments.ladder run=E1-P5,2B seeds=1-2 record=true
@@ -79,13 +77,13 @@ def rungs(text: str) -> list[str]:
         first, _, last = item.strip().partition("-")
         last = last or first
         for name in (first, last):
-            if name not in ORDER:
-                raise UserError(f"run={text}: {name!r} is no rung; there are {', '.join(ORDER)}")
-        begin, end = ORDER.index(first), ORDER.index(last)
+            if name not in RUNGS:
+                raise UserError(f"run={text}: {name!r} is no rung; there are {', '.join(RUNGS)}")
+        begin, end = RUNGS.index(first), RUNGS.index(last)
         if begin > end:
             raise UserError(f"run={text}: {item.strip()} runs backwards")
-        chosen.update(ORDER[begin : end + 1])
-    return [name for name in ORDER if name in chosen]
+        chosen.update(RUNGS[begin : end + 1])
+    return [name for name in RUNGS if name in chosen]
 
 
 def configuration(name: str, scale: str, overrides: Sequence[str] = ()) -> TrainConfig:

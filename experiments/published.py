@@ -45,3 +45,22 @@ PUBLISHED = (
     ),
 )
 """CarRacing-v0 and v3 differ in details of reward and rendering; each driver has its own tracks."""
+
+EARLIER_RUNGS = {
+    "E1": "SSIM .9351; sharp .9429, gentle .9397, recovery .9461",
+    "E2": "gentle .9393, recovery .9347",
+    "E3": "correlation of reward .976, no telemetry",
+    "P2": "SSIM .9194; correlation of reward .009, speed -.03",
+    "P3": "SSIM .9470, sharp .9257; correlation of reward .773, speed .497, steer .407, "
+    "progress_delta .077",
+    "P4": "SSIM .9665, sharp .9241",
+    "P5": "correlation of reward .839, speed .775, steer .648, progress_delta .071",
+    "I1B1": "no gain on sharp_turn",
+    "I1B2": "no gain on sharp_turn",
+    "I1B3": "no gain on sharp_turn",
+    "2A": "no gain",
+    "2B": "worse",
+    "2C": "no gain",
+}
+"""What the earlier record reported of each rung: on one hand-picked clip per scene, without baselines,
+of other data and longer training."""

@@ -10,7 +10,9 @@ from common.errors import UserError
 from common.files import atomic_write_text
 from common.records import RECORDS, read_record
 from common.runs import ROOT
-from experiments.kept import BUDGETS, REAL, trained
+from experiments.kept import BUDGETS, REAL, ladder, trained
+from experiments.ladder_report import ladder_section
+from experiments.markdown import cores, estimate, number, provenance, table, tables
 
 DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 
@@ -40,46 +42,6 @@ ABLATION_COLUMNS = (
 @dataclass
 class Settings:
     check: bool = field(default=False, metadata={"help": "write nothing; exit 2 if out of date"})
-
-
-def number(value: float) -> str:
-    """Four significant digits, thousands separated where there are any."""
-    if abs(value) >= 10_000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-def estimate(value: Any) -> str:
-    """A mean with its 95% interval, or a plain number."""
-    if value is None:
-        return ""
-    if not isinstance(value, Mapping):
-        return number(value)
-    if value.get("low") is None:
-        return number(value["mean"])
-    return f"{number(value['mean'])} [{number(value['low'])}, {number(value['high'])}]"
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def provenance(record: Mapping[str, Any]) -> str:
-    code = record["code"]
-    commit = (code["commit"] or code["sha256"])[:10]
-    return (
-        f"`{record['command']}`, {record['created'][:10]}, code {commit}, "
-        f"{record['machine']['cpu']}, {cores(record)}"
-    )
-
-
-def cores(record: Mapping[str, Any]) -> str:
-    """How much of the machine the command had: "1 of 2 cores", as far as the record tells."""
-    machine = record["machine"]
-    available, threads = machine["cores_available"], machine["threads"].get("torch")
-    used = f"{threads} of " if threads and threads < available else ""
-    return f"{used}{available} cores"
 
 
 def speed_section(record: Mapping[str, Any]) -> str:
@@ -233,28 +195,6 @@ def ppo_profile_section(record: Mapping[str, Any]) -> str:
     return "\n\n".join([*heading, table(["measure", "value"], rows), *apart, *tables(variants)])
 
 
-def tables(details: Mapping[str, Any], title: str = "") -> list[str]:
-    """Markdown of every table in `details`: rows by name, of numbers or of columns by name.
-
-    Longer things (curves, single rounds) stay in the record.
-    """
-    found = []
-    values = list(details.values())
-    if values and all(_is_cell(value) for value in values):
-        if title:
-            rows = [[name, _cell(value)] for name, value in details.items()]
-            found.append(table([title, ""], rows))
-    elif values and all(_is_row(value) for value in values):
-        columns = list(dict.fromkeys(name for row in values for name in row))
-        rows = [[name, *(_cell(row.get(c)) for c in columns)] for name, row in details.items()]
-        found.append(table([title, *columns], rows))
-    else:
-        for name, value in details.items():
-            if isinstance(value, Mapping):
-                found += tables(value, f"{title}: {name}" if title else name)
-    return found
-
-
 def report(records: Path = RECORDS) -> str:
     """REPORT.md."""
     driving, budgets = trained(records), [read_record(name, records) for name in BUDGETS]
@@ -265,6 +205,8 @@ def report(records: Path = RECORDS) -> str:
     ]
     sections += [driving_section(driving)] if driving else []
     sections += [budget_section(budgets)] if budgets else []
+    rungs = ladder(records)
+    sections += [ladder_section(rungs)] if rungs else []
     for name, section in (
         ("ablations", ablations_section),
         ("speed", speed_section),
@@ -386,20 +328,6 @@ def _best(record: Mapping[str, Any]) -> str:
         return ""
     best = details["best_seed"]
     return f"; best seed {best['seed']} (by {best['by']})"
-
-
-def _is_cell(value: Any) -> bool:
-    return value is None or isinstance(value, int | float | str)
-
-
-def _is_row(value: Any) -> bool:
-    return isinstance(value, Mapping) and bool(value) and all(map(_is_cell, value.values()))
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else estimate(value)
 
 
 if __name__ == "__main__":

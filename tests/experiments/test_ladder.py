@@ -5,7 +5,8 @@ import pytest
 
 from common.errors import UserError
 from experiments.datasets import RECIPES
-from experiments.ladder import ORDER, configuration, rungs, summary, verdict
+from experiments.kept import RUNGS
+from experiments.ladder import configuration, rungs, summary, verdict
 from probes.clips import RULES
 from rssm.config import Observable, RungConfig
 
@@ -19,7 +20,7 @@ def test_ranges_and_names():
         rungs("P5-E1")
 
 
-@pytest.mark.parametrize("name", ORDER)
+@pytest.mark.parametrize("name", RUNGS)
 def test_every_rung_names_its_parent_change_data_and_hypothesis(name):
     config = configuration(name, "laptop", ["seed=2"])
     rung = config.rung
@@ -30,11 +31,11 @@ def test_every_rung_names_its_parent_change_data_and_hypothesis(name):
     if name == "E1":
         assert rung.parent is None and rung.observable is None
     else:
-        assert ORDER.index(rung.parent) < ORDER.index(name)
+        assert RUNGS.index(rung.parent) < RUNGS.index(name)
         assert rung.observable.probe in RULES
     if config.warm_start is not None:
         start = config.warm_start.split("/")[-3]
-        assert start.endswith("-s2") and ORDER.index(start[:-3]) < ORDER.index(name)
+        assert start.endswith("-s2") and RUNGS.index(start[:-3]) < RUNGS.index(name)
 
 
 def test_the_laptop_scale_keeps_its_budget():

@@ -9,7 +9,7 @@ TRACKS = [0, 1, 2]
 EFFORT = {"ticks": 300, "decisions": 75, "seconds": 60.0}
 PLACE = {
     "code": {"commit": "c" * 40, "clean": True, "sha256": "s" * 64},
-    "machine": {"cpu": "a processor", "cores_available": 2},
+    "machine": {"cpu": "a processor", "cores_available": 2, "threads": {"torch": 1}},
 }
 
 
@@ -39,7 +39,7 @@ def write_training(directory, name, seeds=3, env="gymnasium_carracing", **detail
         command="python train_ppo.py --multirun seed=1,2,3",
         settings={"env": env, "seeds": TRACKS},
         metrics=dict.fromkeys(measures, estimate)
-        | {"ticks": 300, "decisions": 75, "seconds": 60.0},
+        | {"ticks": 300, "decisions": 75, "seconds": 60.0, "native_return_p10": 700.5},
         details={
             "seeds": rows,
             "curve": common_curve(curves),
@@ -92,3 +92,23 @@ def write_speeds(directory):
             name, command="python scripts/bench.py", settings={}, metrics=numbers, details=more,
             provenance=PLACE, directory=directory,
         )  # fmt: skip
+
+
+def write_rung(directory, name, parent=None, verdict="refuted"):
+    """What experiments/ladder.py writes of a rung."""
+    observable = {"probe": "sharp_turn", "measure": "ssim", "sign": 1} if parent else None
+    change = mean_interval([-0.02, -0.01, -0.03]).to_dict()
+    write_record(
+        f"ladder_{name.lower()}",
+        command=f"python -m experiments.ladder run={name} seeds=1-2 record=true",
+        settings={"scale": "laptop", "seeds": [1, 2]},
+        metrics={"sharp_turn_ssim": mean_interval([0.8, 0.82]).to_dict()},
+        details={
+            "rung": {"name": name, "parent": parent, "change": "longer windows",
+                     "hypothesis": "It lasts.", "observable": observable},
+            "verdict": {"verdict": verdict, "change": change} if parent else {"verdict": None},
+            "trained": [{"seed": 1, "updates": 250}, {"seed": 2, "updates": 250}],
+        },
+        provenance=PLACE,
+        directory=directory,
+    )  # fmt: skip

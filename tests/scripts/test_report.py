@@ -3,8 +3,9 @@
 import pytest
 
 from common.errors import UserError
-from scripts.report import documents, facts, filled, report, tables
-from tests.scripts.small_records import write_ablations, write_speeds, write_training
+from experiments.markdown import tables
+from scripts.report import documents, facts, filled, report
+from tests.scripts.small_records import write_ablations, write_rung, write_speeds, write_training
 
 
 def test_seeds_have_rows_and_the_best_is_named(tmp_path):
@@ -16,7 +17,10 @@ def test_seeds_have_rows_and_the_best_is_named(tmp_path):
     assert "| carracing, over tracks |" in text
     assert "drive (race, 3 tracks)" in text and "drive, seed 1" not in text
     assert "best seed 2 (by validation native_return, not by any test track)" in text
-    assert "on 3 tracks, 3 seeds after 1.0 minutes" in facts(tmp_path)
+    told = facts(tmp_path)
+    assert "(10th percentile 700.5) on 3 tracks of the real CarRacing-v3, 3 seeds, after" in told
+    assert "after 1.0 minutes of training each on 1 of 2 cores" in told
+    assert "on 3 tracks, after 1.0 minutes of training on 1 of 2 cores" in told
 
 
 def test_budgets_stand_beside_the_earlier_record_and_not_among_the_drivers(tmp_path):
@@ -37,6 +41,15 @@ def test_ablations_and_speeds(tmp_path):
     assert "| ratio | 12 |" in text
     assert "| speed: sides | steps_per_second |\n|---|---|\n| ours | 1800 |" in text
     assert "speed: rounds" not in text  # single rounds stay in the record
+
+
+def test_rungs_stand_in_the_order_of_the_ladder_whatever_their_verdict(tmp_path):
+    write_rung(tmp_path, "P5", parent="P4")
+    write_rung(tmp_path, "E1")
+    section = report(tmp_path).partition("## World model: the ladder")[2]
+    assert section.index("| E1 | longer windows |") < section.index("| P5 | longer windows |")
+    assert "| ssim of sharp_turn better than P4 | -0.02 [" in section and "| refuted |" in section
+    assert "progress_delta .071" in section and "; 2 seeds, 250 updates" in section
 
 
 def test_tables_take_any_depth_and_missing_cells():

@@ -1,0 +1,80 @@
+"""Numbers, estimates and tables as the generated documents write them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def number(value: float) -> str:
+    """Four significant digits, thousands separated where there are any."""
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def estimate(value: Any) -> str:
+    """A mean with its 95% interval, or a plain number."""
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        return number(value)
+    if value.get("low") is None:
+        return number(value["mean"])
+    return f"{number(value['mean'])} [{number(value['low'])}, {number(value['high'])}]"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def provenance(record: Mapping[str, Any]) -> str:
+    code = record["code"]
+    commit = (code["commit"] or code["sha256"])[:10]
+    return (
+        f"`{record['command']}`, {record['created'][:10]}, code {commit}, "
+        f"{record['machine']['cpu']}, {cores(record)}"
+    )
+
+
+def cores(record: Mapping[str, Any]) -> str:
+    """How much of the machine the command had: "1 of 2 cores", as far as the record tells."""
+    machine = record["machine"]
+    available, threads = machine["cores_available"], machine["threads"].get("torch")
+    used = f"{threads} of " if threads and threads < available else ""
+    return f"{used}{available} cores"
+
+
+def tables(details: Mapping[str, Any], title: str = "") -> list[str]:
+    """Markdown of every table in `details`: rows by name, of numbers or of columns by name.
+
+    Longer things (curves, single rounds) stay in the record.
+    """
+    found = []
+    values = list(details.values())
+    if values and all(_is_cell(value) for value in values):
+        if title:
+            rows = [[name, _cell(value)] for name, value in details.items()]
+            found.append(table([title, ""], rows))
+    elif values and all(_is_row(value) for value in values):
+        columns = list(dict.fromkeys(name for row in values for name in row))
+        rows = [[name, *(_cell(row.get(c)) for c in columns)] for name, row in details.items()]
+        found.append(table([title, *columns], rows))
+    else:
+        for name, value in details.items():
+            if isinstance(value, Mapping):
+                found += tables(value, f"{title}: {name}" if title else name)
+    return found
+
+
+def _is_cell(value: Any) -> bool:
+    return value is None or isinstance(value, int | float | str)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(map(_is_cell, value.values()))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else estimate(value)
