@@ -67,6 +67,18 @@ class PolicyDriver:
         return self._noise.disturb(self._decided, is_first)
 
 
+def describe_camera(size: int) -> dict[str, float]:
+    """The geometry of recorded frames of size x size pixels, as data sets keep it."""
+    camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
+    return {
+        "pixels_per_unit_across": 1 / camera.across,
+        "pixels_per_unit_along": 1 / camera.along,
+        "car_column": camera.centre_column,
+        "car_row": camera.centre_row,
+        "zoom": ZOOM,
+    }
+
+
 class Collector:
     """Fills data sets at `root`, as far as they are not yet filled.
 
@@ -169,18 +181,10 @@ class Collector:
         return PolicyDriver(policy, worlds, seed, noise), f"sha256:{content} noise={noise:g}"
 
     def _attributes(self, policy: str, plan: Recipe) -> Attributes:
-        size = WORLD.size
-        camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
         return Attributes(
             environment=asdict(replace(WORLD, direction="both", tracks=plan.tracks)),
             reward=asdict(self._reward),
-            camera={
-                "pixels_per_unit_across": 1 / camera.across,
-                "pixels_per_unit_along": 1 / camera.along,
-                "car_column": camera.centre_column,
-                "car_row": camera.centre_row,
-                "zoom": ZOOM,
-            },
+            camera=describe_camera(WORLD.size),
             action_repeat=WORLD.action_repeat,
             policy=policy,
             code=self._code,

@@ -62,5 +62,5 @@ EARLIER_RUNGS = {
     "2B": "worse",
     "2C": "no gain",
 }
-"""What the earlier record reported of each rung: on one hand-picked clip per scene, without baselines,
-of other data and longer training."""
+"""What the earlier record reported of each rung: on one hand-picked clip per scene, without
+baselines, of other data and longer training."""

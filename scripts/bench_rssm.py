@@ -31,7 +31,7 @@ preset; ours are chosen for the same number of floating-point operations per fra
 counts and the last line tells (`flops_ratio`, ours over theirs). Each side keeps its own kind of
 latent state and its own optimiser. Quality gives TorchRL the best of several learning rates."""
 
-OURS = {"channels": (16, 16, 32), "deter": 256, "hidden": 128}
+OURS = {"channels": (16, 16, 24), "deter": 256, "hidden": 128}
 """Our network at about the operations per frame of TorchRL's."""
 
 THEIRS = {"depth": 4, "deter": 512, "hidden": 64, "stoch": 32, "classes": 4, "units": 64}

@@ -5,24 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from envs.racing import EnvConfig, RacingVectorEnv
-from envs.racing.camera import ZOOM, make_camera
 from envs.racing.scenarios import make_scenario
+from experiments.collection import describe_camera
 from replay import Attributes, ShardWriter
 from replay.collect import collect
 
 
 def attributes() -> Attributes:
-    camera = make_camera(size=96, grey=False, stack=1, indicators=True, zoom_in=False)
     return Attributes(
         environment={"preset": "race"},
         reward={},
-        camera={
-            "pixels_per_unit_across": 1 / camera.across,
-            "pixels_per_unit_along": 1 / camera.along,
-            "car_column": camera.centre_column,
-            "car_row": camera.centre_row,
-            "zoom": ZOOM,
-        },
+        camera=describe_camera(96),
         action_repeat=1,
         policy="script",
         code="0" * 64,
