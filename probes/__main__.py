@@ -29,7 +29,7 @@ below runs/.
 
 @dataclass(frozen=True)
 class Settings(ProbeConfig):
-    checkpoint: str = field(default="", metadata={"help": "of a world model"})
+    checkpoint: str = field(default="", metadata={"help": "of a world model: a file or a run"})
     threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
     run_root: str = field(default="runs", metadata={"help": "where the run directory is made"})
     name: str = field(default="", metadata={"help": "of the run; empty: made from the time"})
@@ -48,16 +48,16 @@ def main() -> None:
     if probe not in (*RULES, "all"):
         raise ConfigError(f"name a probe: {', '.join(RULES)} or all, not {probe!r}")
     if not settings.checkpoint:
-        raise ConfigError("name a world model: checkpoint=<file>")
+        raise ConfigError("name a world model: checkpoint=<file or run>")
     cli.finish(judge(probe, settings))
 
 
 def judge(probe: str, settings: Settings) -> dict[str, Any]:
     """Run one probe or all; returns the numbers of the last line."""
-    from rssm import load_world_model  # late: torch takes seconds to start
+    from rssm import checkpoint, load_world_model  # late: torch takes seconds to start
 
     set_threads(settings.threads)
-    path = Path(settings.checkpoint)
+    path = checkpoint.resolve(settings.checkpoint)
     model = load_world_model(path)
     config = settings
     if settings.quick:

@@ -48,9 +48,18 @@ def save(
     write_checkpoint(path, content)
 
 
+def resolve(path: str | os.PathLike) -> Path:
+    """`path` itself, or the final checkpoint of the run directory that it names, else its last."""
+    path = Path(path)
+    inside = path / "checkpoints"
+    if not inside.is_dir():
+        return path
+    return next((p for p in (inside / "final.pt", inside / "last.pt") if p.exists()), inside)
+
+
 def load(path: str | os.PathLike) -> dict[str, Any]:
-    """The content of the checkpoint at `path`; `UserError` if it is not one of ours."""
-    return read_checkpoint(path, FORMAT, ("network", "heads", "frames", "weights"))
+    """The content of the checkpoint at `path` (a file or a run); `UserError` if it is not ours."""
+    return read_checkpoint(resolve(path), FORMAT, ("network", "heads", "frames", "weights"))
 
 
 def build(content: Mapping[str, Any], where: str | os.PathLike) -> WorldModel:
@@ -77,7 +86,7 @@ def build(content: Mapping[str, Any], where: str | os.PathLike) -> WorldModel:
 
 
 def load_world_model(path: str | os.PathLike, device: str | torch.device = "cpu") -> WorldModel:
-    """The world model in a checkpoint, ready to `observe` and `imagine`.
+    """The world model in a checkpoint (a file or a run), ready to `observe` and `imagine`.
 
     Attributes of the result: `about`, the checkpoint's provenance.
 

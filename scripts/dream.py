@@ -41,7 +41,7 @@ SCRIPTS: dict[str, tuple[tuple[int, tuple[float, float, float]], ...]] = {
 
 @dataclass
 class Settings:
-    checkpoint: str = field(metadata={"help": "of a world model"})
+    checkpoint: str = field(metadata={"help": "of a world model: a file or a run"})
     data_root: str = field(default="data", metadata={"help": "where the data sets are"})
     dataset: str = field(default="PROBE", metadata={"help": "what the first second is taken from"})
     split: str = field(default="probe", metadata={"help": "of it"})
@@ -198,9 +198,10 @@ def drive(dream: Dream, settings: Settings) -> None:
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     from replay import DataSet  # late: --help need not wait for torch
-    from rssm import load_world_model
+    from rssm import checkpoint, load_world_model
 
-    model = load_world_model(settings.checkpoint)
+    path = checkpoint.resolve(settings.checkpoint)
+    model = load_world_model(path)
     data = DataSet(settings.data_root, settings.dataset, settings.split, check=False)
     dream = Dream(model, data, settings)
     run = Run.create(
@@ -208,7 +209,7 @@ def main() -> None:
         settings.name or timestamped("dream"),
         asdict(settings),
         seeds={"root": settings.seed},
-        extra={"checkpoint_sha256": sha256_file(Path(settings.checkpoint))},
+        extra={"checkpoint_sha256": sha256_file(path)},
     )
     results: dict[str, Any] = {"run": str(run.path)}
     if settings.film:
