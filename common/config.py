@@ -17,15 +17,17 @@ from typing import Any, TypeVar
 
 import hydra
 from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from common import schema as schemas
 from common.cli import describe
-from common.errors import ConfigError, reported
+from common.errors import EXIT_USER_ERROR, ConfigError, reported
 from common.files import to_plain
 from common.runs import Run
 
@@ -38,7 +40,6 @@ CONF_DIR = Path(__file__).resolve().parents[1] / "conf"
 _QUIET_HYDRA = {
     "hydra.output_subdir": "null",
     "hydra.run.dir": ".",
-    "hydra.sweep.dir": "runs/sweeps/${now:%Y-%m-%d_%H-%M-%S}",
     "hydra.sweep.subdir": ".",
     "hydra.job.chdir": "false",
     "hydra/job_logging": "none",
@@ -113,22 +114,30 @@ def _compose_and_call(
 ) -> None:
     overrides, flags = check_overrides(argv, schema, config_dir)
     program = sys.argv
-    called = False
+    called, failed = False, False
 
     def task(cfg: DictConfig) -> Any:
-        nonlocal called
-        with reported():  # inside, or Hydra prints its own report first
-            config = validate(cfg, schema)
-            called = True
-            sys.argv = program  # what the person typed is what a manifest records
-            return fn(config, to_plain(config, finite=False))
+        nonlocal called, failed
+        try:
+            with reported():  # inside, or Hydra prints its own report first
+                config = validate(cfg, schema)
+                called = True
+                sys.argv = program  # what the person typed is what a manifest records
+                return fn(config, to_plain(config, finite=False))
+        except SystemExit as end:
+            # One job of a sweep that cannot be done is no reason to leave out the others.
+            if end.code != EXIT_USER_ERROR or HydraConfig.get().mode != RunMode.MULTIRUN:
+                raise
+            failed = True
 
     if not config_dir.is_dir():
         raise ConfigError(f"{config_dir}: no configuration found; install with pip install -e .")
     if {"--help", "-h"} & set(flags):
         print(inspect.cleandoc(fn.__doc__ or config_name), describe(schema), sep="\n\n")
     given = {text.lstrip("+~").partition("=")[0] for text in overrides}
-    quiet = [f"{key}={value}" for key, value in _QUIET_HYDRA.items() if key not in given]
+    root = "${run_root}" if "run_root" in schema.__dataclass_fields__ else "runs"
+    hidden = {"hydra.sweep.dir": f"{root}/sweeps/${{now:%Y-%m-%d_%H-%M-%S}}", **_QUIET_HYDRA}
+    quiet = [f"{key}={value}" for key, value in hidden.items() if key not in given]
     quiet.append(f"hydra.job.name={config_name}")
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise, so that we do the reporting
     # Flags last: argparse would take an override after `--info` for its value.
@@ -141,6 +150,8 @@ def _compose_and_call(
         raise ConfigError(_message(error)) from None
     finally:
         sys.argv = program
+    if failed:
+        sys.exit(EXIT_USER_ERROR)
 
 
 def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
@@ -233,14 +244,31 @@ def resumed(run: Run, given: T, overrides: Iterable[str], allowed: Sequence[str]
     if absent:
         raise ConfigError(f"{path} is incomplete: no {', '.join(absent)}")
     names = {text.lstrip("+").partition("=")[0] for text in overrides}
-    groups = {name.partition(".")[0] for name in names}
     foreign = sorted(name for name in names if name.partition(".")[0] not in allowed)
     if foreign:
         raise ConfigError(
             f"a resumed run keeps its own configuration: leave out {', '.join(foreign)} "
             f"(allowed: {', '.join(allowed)})"
         )
-    return dataclasses.replace(stored, **{name: getattr(given, name) for name in groups})
+    for name in names:
+        stored = _taken(stored, given, name.split("."))
+    return stored
+
+
+def _taken(stored: Any, given: Any, path: Sequence[str]) -> Any:
+    """`stored` with the one setting at `path` from `given`."""
+    first, *rest = path
+    value = getattr(given, first)
+    if rest:
+        value = _taken(getattr(stored, first), value, rest)
+    return dataclasses.replace(stored, **{first: value})
+
+
+def check_growth(key: str, before: Mapping[str, Any], wanted: int) -> None:
+    """Raise `ConfigError` if a resumed run is given less of a budget than it had."""
+    had = before.get(key, 0)
+    if wanted < had:
+        raise ConfigError(f"{key}={wanted}: a resumed run's budget can only grow, it has {had}")
 
 
 def _absent(expected: Mapping[str, Any], found: Mapping[str, Any], group: str = "") -> list[str]:

@@ -301,6 +301,18 @@ def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
     atomic_write_bytes(path, buffer.getvalue())
 
 
+def save_rejected(path: Path, rows: Mapping[str, Tensor]) -> str:
+    """Keep data that training could not use; returns where, or why not: a full disk must not hide
+    the reason for saving."""
+    buffer = io.BytesIO()
+    torch.save({name: tensor.detach().cpu() for name, tensor in rows.items()}, buffer)
+    try:
+        atomic_write_bytes(path, buffer.getvalue())
+    except OSError as error:
+        return f"{path} (which could not be written: {error.strerror})"
+    return str(path)
+
+
 def read_checkpoint(
     path: str | os.PathLike, expected: str, required: Iterable[str]
 ) -> dict[str, Any]:

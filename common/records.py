@@ -12,6 +12,7 @@ from common.runs import ROOT, code_state, machine
 
 RECORDS = ROOT / "experiments" / "records"
 
+_KEYS = {"name", "command", "created", "code", "machine", "settings", "metrics"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 
 
@@ -68,6 +69,11 @@ def write_record(
 
 
 def read_record(name: str, directory: Path = RECORDS) -> dict[str, Any] | None:
-    """The record `name`, or None if nobody has made it yet."""
+    """The record `name`, or None if nobody has made it yet; `UserError` for a damaged one."""
     path = directory / f"{name}.json"
-    return read_json(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    record = read_json(path)
+    if not isinstance(record, dict) or not record.keys() >= _KEYS:
+        raise UserError(f"{path} is damaged: a record has {', '.join(sorted(_KEYS))}")
+    return record

@@ -123,18 +123,43 @@ class Run:
         """All rows logged so far."""
         return files.read_jsonl(self._metrics)
 
-    def truncate_metrics(self, step_key: str, step: int) -> int:
-        """Drop what was logged after a checkpoint at `step`, before resuming from it.
+    def truncate_metrics(self, kept: int) -> int:
+        """Drop what was logged after a checkpoint, before resuming from it.
 
-        Cuts at the first row whose `step_key` exceeds `step`, so rows without that key go or stay
-        with their neighbours. Returns the number of rows dropped.
+        `kept` is the number of rows that were there when it was written. Returns the number of
+        rows dropped.
         """
         rows = self.metrics()
-        kept = next((i for i, row in enumerate(rows) if row.get(step_key, step) > step), len(rows))
         if kept < len(rows):
             text = "".join(files.json_line(row) for row in rows[:kept])
             files.atomic_write_text(self._metrics, text)
-        return len(rows) - kept
+        return max(len(rows) - kept, 0)
+
+    def note_resume(self, config: Mapping[str, Any]) -> None:
+        """Write into the manifest that the run goes on, by which code and with which new settings.
+
+        `config` is the whole configuration that it goes on with; config.yaml becomes that, so that
+        the next resume goes on with it too. `resume` itself is no setting of a run.
+        """
+        before = self.config
+        after = files.to_plain({**config, "resume": before.get("resume")}, finite=False)
+        changed = {
+            key: value
+            for key, value in flattened(after).items()
+            if flattened(before).get(key) != value
+        }
+        manifest = self.manifest
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        note = {"created": now, "code": code_state(), "changed": changed}
+        manifest["resumes"] = [*manifest.get("resumes", []), note]
+        self.write_json("manifest.json", manifest)
+        if changed:
+            self.write_text("config.yaml", OmegaConf.to_yaml(OmegaConf.create(after)))
+
+    def discard(self, *names: str) -> None:
+        """Remove files of the run that are about to become untrue."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def write_json(self, name: str, obj: Any) -> Path:
         """Write `obj` to `<run>/<name>`, all or nothing; returns the path."""
@@ -223,6 +248,17 @@ def _manifest(seeds: Mapping[str, int], extra: Mapping[str, Any]) -> dict[str, A
         "machine": machine(),
         **extra,
     }
+
+
+def flattened(config: Mapping[str, Any], group: str = "") -> dict[str, Any]:
+    """`config` with dotted keys."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{group}{name}.")
+        else:
+            flat[f"{group}{name}"] = value
+    return flat
 
 
 def _claim(root: Path, name: str) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.statistics import mean_interval
-from experiments.finished import CURVES, MEASURES, Curve, FinishedRun
+from experiments.finished import CURVES, MEASURES, Curve, FinishedRun, differences
 
 
 def averaged(runs: Sequence[FinishedRun]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def over_tracks(runs: Sequence[FinishedRun]) -> dict[str, Any]:
 def best_run(runs: Sequence[FinishedRun]) -> FinishedRun:
     """The run with the best validation score; never chosen by a test track.
 
-    Raises `UserError` if several runs have none to choose by.
+    Raises `UserError` if several runs have none to choose by, or not the same.
     """
     if len(runs) == 1:
         return runs[0]
@@ -72,6 +72,13 @@ def best_run(runs: Sequence[FinishedRun]) -> FinishedRun:
         raise UserError(
             f"{', '.join(unscored)}: no validation, and test tracks may not choose the best seed; "
             "name one run"
+        )
+    keys = ("metric", "env", "direction", "validation_tracks")
+    judged = [{key: run.config["evaluation"][key] for key in keys} for run in runs]
+    if foreign := differences(judged):
+        raise UserError(
+            f"the runs were validated differently ({', '.join(foreign)}), so none is the best by "
+            "validation; name one run"
         )
     return max(runs, key=lambda run: run.validation_score)
 

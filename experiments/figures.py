@@ -104,7 +104,9 @@ def draw_scores(record: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"{record['name']} was not judged in the real CarRacing-v3")
     ours = np.concatenate(list(returns.values()))
     policies = f"{len(returns)} seeds" if len(returns) > 1 else f"seed {next(iter(returns))}"
-    tracks = len(ours) // len(returns)
+    tracks = len(next(iter(returns.values())))
+    if any(len(one) != tracks for one in returns.values()):
+        raise UserError(f"{record['name']}: its seeds were judged on different numbers of tracks")
     labels = [f"this repository\n({policies}, {tracks} tracks, v3)"]
     labels += [one.name for one in PUBLISHED]
     with picture(path, 1, 1, height=3.2) as (_, ((axes,),)):

@@ -1,14 +1,15 @@
 """Finished training runs, read back: what they measured, and whether they may be averaged."""
 
 import glob
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.files import read_json
-from common.runs import Run
+from common.files import read_json, to_plain
+from common.runs import Run, flattened
 
 MEASURES = ("native_return", "progress", "finished", "lap_time", "off_track_rate", "left_track",
             "mean_speed")  # fmt: skip
@@ -56,8 +57,17 @@ class FinishedRun:
         _require(files["result"], result, ("ticks", "decisions", "seconds"))
         wanted = ("evaluator", "settings", "summary", "rows", "checkpoint", "checkpoint_sha256")
         _require(files["eval"], judged, wanted)
-        _require(run.path / "manifest.json", run.manifest, ("command", "code", "machine"))
-        validated = [row for row in run.metrics() if row.get("validation/progress") is not None]
+        _check_summary(files["eval"], judged)
+        _require(run.path / "manifest.json", run.manifest, ("overrides", "code", "machine"))
+        _require(run.path / "config.yaml", run.config, ("seed", "evaluation"))
+        metrics = run.metrics()
+        trained = max((row["ticks"] for row in metrics if "ticks" in row), default=0)
+        if trained > result["ticks"]:
+            raise UserError(
+                f"{run.path}: not finished: it has gone on to {trained:,} ticks since its result "
+                f"after {result['ticks']:,}"
+            )
+        validated = [row for row in metrics if row.get("validation/progress") is not None]
         validated.sort(key=lambda row: row["ticks"])  # a verdict may come late
         curve = {name: [row.get(name) for row in validated] for name in ("ticks", *CURVES)}
         return cls(run.path, run.config, run.manifest, judged, result, curve)
@@ -66,6 +76,21 @@ class FinishedRun:
     def seed(self) -> int:
         """The root of the run's randomness."""
         return self.config["seed"]
+
+    @property
+    def codes(self) -> list[str]:
+        """Hashes of the code that the run was made by: one, or more if edited between resumes."""
+        states = [self.manifest["code"], *(one["code"] for one in self._resumes)]
+        return list(dict.fromkeys(state["sha256"] for state in states))
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Settings that bear on learning and were changed in a resume: no command repeats it."""
+        return learning({k: v for one in self._resumes for k, v in one["changed"].items()})
+
+    @property
+    def _resumes(self) -> list[dict[str, Any]]:
+        return self.manifest.get("resumes", [])
 
     @property
     def checkpoint(self) -> Path:
@@ -122,10 +147,15 @@ def check_comparable(runs: Sequence[FinishedRun], allow: Sequence[str] = ()) -> 
         if seeds.count(seed) > 1:
             names = ", ".join(str(run.path) for run in runs if run.seed == seed)
             raise UserError(f"seed {seed} was trained more than once: {names}")
-    settings = [learning(run.config) | {"code": run.manifest["code"]["sha256"]} for run in runs]
+    settings = [learning(run.config) | {"code": ", ".join(run.codes)} for run in runs]
+    foreign = differences(settings)
+    for run in runs:
+        foreign |= {key: [f"changed in {run.path.name}"] * len(runs) for key in run.changed}
+        if len(run.codes) > 1:
+            foreign["code"] = [", ".join(one.codes) for one in runs]
     foreign = {
         key: seen
-        for key, seen in differences(settings).items()
+        for key, seen in foreign.items()
         if not any(key == name or key.startswith(f"{name}.") for name in allow)
     }
     if foreign:
@@ -148,17 +178,6 @@ def learning(config: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in flattened(config).items() if k.partition(".")[0] not in OWN}
 
 
-def flattened(config: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """`config` with dotted keys."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= flattened(value, f"{group}{name}.")
-        else:
-            flat[f"{group}{name}"] = value
-    return flat
-
-
 def differences(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Keys whose values are not the same in all of `settings`, each with its values in order."""
     keys = dict.fromkeys(key for one in settings for key in one)
@@ -171,6 +190,21 @@ def _runs_at(path: Path) -> Iterator[Path]:
         yield path
     else:
         yield from sorted(file.parent for file in path.glob("*/manifest.json"))
+
+
+def _check_summary(file: Path, judged: Mapping[str, Any]) -> None:
+    """Raise `UserError` unless the summary is what the rows give."""
+    from envs.racing.evaluate import Evaluation  # late: numba is slow to start
+
+    try:
+        summary = Evaluation(judged["rows"], judged["settings"]).summary
+        same = json.dumps(to_plain(summary), sort_keys=True) == json.dumps(
+            judged["summary"], sort_keys=True
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise UserError(f"{file} is damaged: its rows cannot be summed up: {error!r}") from None
+    if not same:
+        raise UserError(f"{file} has been changed: its summary is not that of its rows")
 
 
 def _require(file: Path, content: Any, keys: Sequence[str]) -> None:

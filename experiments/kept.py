@@ -21,17 +21,23 @@ def trained(directory: Path = RECORDS) -> list[dict[str, Any]]:
     """The records of trained drivers, those of BUDGETS left out, by name."""
     names = sorted(path.stem for path in directory.glob("*.json"))
     records = [read_record(name, directory) for name in names if name not in BUDGETS]
-    return [record for record in records if "decisions" in record["metrics"]]
+    return [r for r in records if "decisions" in r["metrics"] and "details" in r]
 
 
 def judged_in(record: Mapping[str, Any], env: str) -> Iterator[tuple[int, list[float]]]:
-    """Training seed and native return per test track of each policy judged in the world `env`."""
+    """Training seed and native return per test track of each policy judged in the world `env`.
+
+    Where the final evaluation was in `env`, that one counts; else the first further one of a seed.
+    """
     details = record["details"]
     if record["settings"]["env"] == env:
         for row in details.get("seeds", ()):
             yield row["seed"], row["tracks"]["native_return"]
+        return
+    seen = set()
     for one in details.get("evaluations", ()):
-        if one["settings"]["env"] == env:
+        if one["settings"]["env"] == env and one["seed"] not in seen:
+            seen.add(one["seed"])
             yield one["seed"], one["native_return"]
 
 

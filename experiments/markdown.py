@@ -6,7 +6,7 @@ from typing import Any
 
 def number(value: float) -> str:
     """Four significant digits, thousands separated where there are any."""
-    if abs(value) >= 10_000:
+    if abs(value) >= 9_999.5:  # which four digits would round up to 1e+04
         return f"{value:,.0f}"
     return f"{value:.4g}"
 

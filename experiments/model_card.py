@@ -7,6 +7,7 @@ from typing import Any
 from common.errors import UserError
 from common.files import read_json
 from common.runs import Run
+from common.seeding import split_of
 from experiments.finished import FinishedRun
 
 COLUMNS = (
@@ -21,16 +22,18 @@ WORLDS = {
     "carracing": "our engine, preset `carracing`",
     "gymnasium_carracing": "Gymnasium's CarRacing-v3 itself",
 }
-_PLACE = ("run_root=", "name=", "display=", "seed=", "resume=")
+_PLACE = ("run_root", "name", "display", "seed", "resume")
 
 
 def training_command(runs: Sequence[FinishedRun]) -> str:
     """What trains `runs` again, wherever they were written."""
-    _, *arguments = runs[0].manifest["command"]
-    kept = [a for a in arguments if not a.startswith(_PLACE) and a not in ("--multirun", "-m")]
+    run = runs[0]
+    kept = [a for a in run.manifest["overrides"] if a.partition("=")[0] not in _PLACE]
     seeds = ",".join(str(run.seed) for run in runs)
     several = ["--multirun"] if len(runs) > 1 else []
-    return shlex.join(["python", "train_ppo.py", *several, *kept, f"seed={seeds}"])
+    processes = run.config["processes"]
+    start = ["torchrun", "--nproc-per-node", str(processes)] if processes > 1 else ["python"]
+    return shlex.join([*start, "train_ppo.py", *several, *kept, f"seed={seeds}"])
 
 
 def read_evaluations(text: str, runs: Sequence[FinishedRun]) -> list[dict[str, Any]]:
@@ -136,7 +139,8 @@ def _world(env: str, rows: Sequence[Mapping[str, Any]]) -> str:
     seeds = [row["seed"] for row in rows]
     whole = seeds == list(range(seeds[0], seeds[-1] + 1))
     named = f"{seeds[0]}-{seeds[-1]}" if whole else ", ".join(map(str, seeds))
-    return f"test tracks {named}, {WORLDS[env]}"
+    splits = sorted({split_of(seed) for seed in seeds})
+    return f"{' and '.join(splits)} tracks {named}, {WORLDS[env]}"
 
 
 def _row(title: str, summary: Mapping[str, Any]) -> str:

@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from common.nn import EPSILON, standardise
-from ppo.config import PPOConfig
+from ppo.config import ADAPTIVE_LIMITS, PPOConfig
 from ppo.policy import ActorCritic
 from ppo.rollout import RolloutBuffer
 
 ADAM_EPSILON = 1e-5
-_LR_LIMITS = (1e-5, 1e-2)
 _LR_STEP = 1.5
 
 
@@ -57,7 +56,7 @@ def scheduled_rate(config: PPOConfig, elapsed: float, current: float, kl: float 
         current /= _LR_STEP
     elif kl is not None and kl < 0.5 * config.desired_kl:
         current *= _LR_STEP
-    low, high = _LR_LIMITS
+    low, high = ADAPTIVE_LIMITS
     return min(max(current, low), high)
 
 

@@ -12,6 +12,9 @@ from common.mirror import LoggerConfig
 from common.seeding import SPLITS, parse_seeds, split_of
 from envs.racing.config import EnvConfig, RewardConfig
 
+ADAPTIVE_LIMITS = 1e-5, 1e-2
+"""Lowest and highest learning rate of lr_schedule=adaptive."""
+
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
@@ -156,6 +159,12 @@ class PPOConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
 
     def __post_init__(self) -> None:
+        low, high = ADAPTIVE_LIMITS
+        _require(
+            self.lr_schedule != "adaptive" or low <= self.learning_rate <= high,
+            f"lr_schedule=adaptive keeps learning_rate in {low:g} to {high:g}, unlike "
+            f"{self.learning_rate:g}",
+        )
         for name in ("num_envs", "num_steps", "epochs", "minibatches", "micro_batch"):
             value = getattr(self, name)
             _require(1 <= value <= 1_000_000, f"{name} is 1 to 10^6, not {value}")
@@ -218,9 +227,15 @@ class EvaluationConfig:
             seeds = self.final_seeds()
         except UserError as error:
             raise ValueError(f"test_seeds: {error}") from None
+        splits = {split_of(seed) for seed in seeds}
         _require(
-            not any(split_of(seed) == "sealed" for seed in seeds),
+            "sealed" not in splits,
             "test_seeds: sealed tracks are opened once per report, not by a training run",
+        )
+        _require(
+            not splits & {"train", "validation"},
+            "test_seeds: tracks of the training and validation splits cannot test what they made; "
+            f"use {SPLITS['test'][0]}-{SPLITS['test'][1]}",
         )
 
     def validation_seeds(self) -> list[int]:

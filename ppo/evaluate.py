@@ -82,10 +82,13 @@ def require_extra(world: str) -> None:
 
 
 def resolve_checkpoint(path: str | os.PathLike) -> Path:
-    """`path` itself, or the best checkpoint of the run directory that it names."""
+    """`path` itself, or the checkpoint that the run directory it names would be judged by: the
+    best one, or the last where nothing was validated."""
     path = Path(path)
     inside = path / "checkpoints"
-    return inside / "best.pt" if inside.is_dir() else path
+    if not inside.is_dir():
+        return path
+    return next((p for p in (inside / "best.pt", inside / "last.pt") if p.exists()), inside)
 
 
 def report(summary: Mapping[str, Any], title: str) -> None:

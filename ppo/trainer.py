@@ -18,9 +18,8 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from common.display import Display
-from common.files import replacing
 from common.mirror import Mirror
-from common.nn import ReturnScaler, RunningMoments, to_arrays, to_tensors
+from common.nn import ReturnScaler, RunningMoments, save_rejected, to_arrays, to_tensors
 from common.runs import Run
 from common.seeding import derive
 from ppo import checkpoint
@@ -130,6 +129,7 @@ class Trainer:
             self._publish(row | {"seconds": self.counters.seconds}, display)
             if self._due(self.counters.saved, self.config.checkpoint_every):
                 self.save()
+        self._take_verdicts(display, wait=True)  # of a run that was killed just before its end
 
     def train_once(self) -> dict[str, Any]:
         """One rollout and one update; returns the row of metrics."""
@@ -181,6 +181,7 @@ class Trainer:
                 "unjudged": [vars(s) for s in self.validation.waiting] if self.validation else [],
                 "recent": list(self.recent),
                 "streams": streams,
+                "rows": len(self.run.metrics()),
             }
             counters = dataclasses.asdict(self.counters)
             self._write(self.last_checkpoint, self.averaged, counters, training)
@@ -253,8 +254,11 @@ class Trainer:
                 kept = {k: v for k, v in row.items() if k.startswith("episode/")}
                 counters = dataclasses.asdict(self.counters)
                 self.validation.submit(Snapshot(counters | kept, _copied(self.averaged)))
+        self._take_verdicts(display, wait=self._finished)
+
+    def _take_verdicts(self, display: Display, wait: bool) -> None:
         if self.validation is not None:
-            for snapshot, summary in self.validation.judged(wait=self._finished):
+            for snapshot, summary in self.validation.judged(wait=wait):
                 self._compare(snapshot, summary, display)
 
     def _compare(self, snapshot: Snapshot, summary: Mapping[str, Any], display: Display) -> None:
@@ -324,9 +328,7 @@ class Trainer:
     def _save_batch(self, rows: dict[str, Tensor]) -> str:
         number = self.algorithm.skipped_in_a_row
         path = self.run.path / "nonfinite" / f"rank{self.fabric.global_rank}_{number}.pt"
-        with replacing(path) as temporary:
-            torch.save(rows, temporary)
-        return str(path)
+        return save_rejected(path, rows)
 
     def _totals(self, stats: RolloutStats) -> tuple[int, int, int]:
         """Ticks, decisions and ended episodes of this rollout over all processes."""

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from lightning.fabric import Fabric
 
-from common.config import resumed
+from common.config import check_growth, resumed
 from common.display import Display
 from common.errors import ConfigError, UserError
 from common.files import sha256_file
@@ -38,12 +38,13 @@ def train(
 ) -> dict[str, Any]:
     """Train, then judge the best checkpoint; returns the numbers of the last line.
 
-    `resolved` is `config` as plain data and `overrides` the command line's, which only a resume
-    needs: it takes its configuration from the run directory.
+    `resolved` is `config` as plain data and `overrides` the command line's: a resume takes only
+    those, and else the configuration of the run directory.
     """
     if config.resume is not None:
         run = Run.open(config.resume)
-        config = resumed(run, config, overrides, RESUMABLE)
+        before, config = run.config, resumed(run, config, overrides, RESUMABLE)
+        check_growth("total_timesteps", before, config.total_timesteps)
     require_extra(config.env.preset)
     if config.evaluation.every:
         require_extra(config.validation_world[0])
@@ -53,7 +54,7 @@ def train(
     fabric = make_fabric(config)
     seed_everything(config.seed)
     if config.resume is None:
-        run = _new_run(config, resolved, fabric)
+        run = _new_run(config, resolved, overrides, fabric)
     with run.lock() if fabric.is_global_zero else nullcontext():
         return _train(config, run, fabric, threads)
 
@@ -133,13 +134,16 @@ def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[
             mirror.close()
             if validation is not None:
                 validation.close()
+    seeds = config.evaluation.final_seeds()
+    if config.video and not seeds:
+        display.say("no video is made: evaluation.test_seeds is empty")
     results = {
         "run": str(run.path),
         "ticks": trainer.counters.ticks,
         "decisions": trainer.counters.decisions,
         "seconds": trainer.counters.seconds,
     }
-    if fabric.is_global_zero and config.evaluation.final_seeds():
+    if fabric.is_global_zero and seeds:
         results |= _judge(config, run, trainer)
     if fabric.is_global_zero:
         run.write_json("result.json", results)
@@ -182,11 +186,14 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     return results
 
 
-def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -> Run:
+def _new_run(
+    config: TrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str], fabric: Fabric
+) -> Run:
     path = None
     if fabric.is_global_zero:
         name = config.name or timestamped("ppo", config.env.preset, f"s{config.seed}")
         extra = {"evaluator": evaluator.EVALUATOR_HASH, "device": str(fabric.device)}
+        extra["overrides"] = [text.lstrip("+") for text in overrides]
         seeds = {"root": config.seed}
         path = str(Run.create(config.run_root, name, resolved, seeds=seeds, extra=extra).path)
     return Run(Path(fabric.broadcast(path)))
@@ -194,7 +201,7 @@ def _new_run(config: TrainConfig, resolved: Mapping[str, Any], fabric: Fabric) -
 
 def _restore(trainer: Trainer, display: Display) -> None:
     """Go on from last.pt; from the start if the run was killed before it wrote one."""
-    path = trainer.last_checkpoint
+    path, rows = trainer.last_checkpoint, 0
     if path.exists():
         content = checkpoint.load(path)
         if "training" not in content:
@@ -202,6 +209,7 @@ def _restore(trainer: Trainer, display: Display) -> None:
         checkpoint.build_policy(content, path)  # its checks are all that is wanted
         try:
             trainer.load(content)
+            rows = content["training"]["rows"]
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         except (LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:
@@ -210,7 +218,11 @@ def _restore(trainer: Trainer, display: Display) -> None:
             ) from error
     ticks = trainer.counters.ticks
     if trainer.fabric.is_global_zero:
-        trainer.run.truncate_metrics("ticks", ticks)
+        run = trainer.run
+        run.truncate_metrics(rows)
+        run.note_resume(dataclasses.asdict(trainer.config))
+        if ticks < trainer.config.total_timesteps:
+            run.discard("result.json", "eval.json")
     display.say(f"resuming after {ticks:,} ticks")
     if trainer.config.env.preset == "gymnasium_carracing":
         display.say("the real CarRacing-v3 cannot be saved: episodes start afresh")

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from common.errors import UserError
-from common.files import replacing
 from common.mirror import Mirror
+from common.nn import save_rejected
 from common.runs import Run
 from common.seeding import derive
 from rssm import checkpoint
@@ -142,9 +142,7 @@ class Training(lightning.LightningModule):
 
     def _save_batch(self, batch: Mapping[str, Tensor]) -> str:
         path = self.rejects / f"update{self.update}_rank{self.global_rank}.pt"
-        with replacing(path) as temporary:
-            torch.save(dict(batch), temporary)
-        return str(path)
+        return save_rejected(path, batch)
 
 
 def loader(passes: Passes, first: int) -> DataLoader:
@@ -204,7 +202,8 @@ class Recorder(Callback):
         if module.global_rank == 0:
             path = self.run.checkpoints / "last.pt"
             about = self.about | {"updates": module.update}
-            checkpoint.save(path, module.model, about, state)
+            rows = len(self.run.metrics())
+            checkpoint.save(path, module.model, about, state | {"rows": rows})
 
     def _log(self, module: Training) -> None:
         now = time.perf_counter()

@@ -15,7 +15,7 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from common.config import resumed
+from common.config import check_growth, resumed
 from common.display import Display
 from common.errors import ConfigError, UserError
 from common.mirror import LoggerConfig, open_mirror
@@ -96,12 +96,13 @@ def train(
 ) -> dict[str, Any]:
     """Train a world model; returns the numbers of the last line.
 
-    `resolved` is `config` as plain data and `overrides` the command line's, which only a resume
-    needs: it takes its configuration from the run directory.
+    `resolved` is `config` as plain data and `overrides` the command line's: a resume takes only
+    those, and else the configuration of the run directory.
     """
     if config.resume is not None:
         run = Run.open(config.resume)
-        config = resumed(run, config, overrides, RESUMABLE)
+        before, config = run.config, resumed(run, config, overrides, RESUMABLE)
+        check_growth("updates", before, config.updates)
     tune_allocator()
     threads = set_threads(config.threads, config.processes)
     device = choose_device(config.device)
@@ -112,7 +113,7 @@ def train(
     main = int(os.environ.get("RANK", "0")) == 0
     display = Display(config.updates, "update", summary, config.display, main)
     if config.resume is None:
-        run = _new_run(config, resolved, data, held_out, device) if main else None
+        run = _new_run(config, resolved, overrides, data, held_out, device) if main else None
     display.say(f"run {run.path}" if run else "")
     display.say(f"device {device}, {config.precision}, {threads} threads")
     display.say(f"data {data.path}: {data.rows:,} rows, {len(data.episodes):,} episodes")
@@ -139,7 +140,7 @@ def _train(
         rejects=(run.path if run else Path(config.run_root)) / "nonfinite",
     )  # fmt: skip
     if config.resume is not None:
-        _restore(training, run, display)
+        _restore(training, run, config, display)
     elif config.warm_start is not None:
         for line in checkpoint.warm_start(model, config.warm_start).lines():
             display.say(line)
@@ -231,6 +232,7 @@ def summary(row: Mapping[str, Any], time_left: str) -> str:
 def _new_run(
     config: TrainConfig,
     resolved: Mapping[str, Any],
+    overrides: Iterable[str],
     data: DataSet,
     held_out: DataSet | None,
     device: torch.device,
@@ -238,12 +240,13 @@ def _new_run(
     name = config.name or timestamped("rssm", config.data.dataset, f"s{config.seed}")
     hashes = {"train": data.sha256} | ({"val": held_out.sha256} if held_out else {})
     extra = {"data": hashes, "device": str(device)}
+    extra["overrides"] = [text.lstrip("+") for text in overrides]
     return Run.create(config.run_root, name, resolved, seeds={"root": config.seed}, extra=extra)
 
 
-def _restore(training: Training, run: Run, display: Display) -> None:
+def _restore(training: Training, run: Run, config: TrainConfig, display: Display) -> None:
     """Go on from last.pt; from the start if the run was killed before it wrote one."""
-    path = run.checkpoints / "last.pt"
+    path, rows = run.checkpoints / "last.pt", 0
     if path.exists():
         content = checkpoint.load(path)
         if "training" not in content:
@@ -252,8 +255,12 @@ def _restore(training: Training, run: Run, display: Display) -> None:
         try:
             training.model.load_state_dict(weights)
             training.resume(content["training"])
+            rows = content["training"]["rows"]
         except (LookupError, RuntimeError, TypeError) as error:
             raise UserError(f"{path} is of another configuration: {error}") from None
     if training.global_rank == 0:
-        run.truncate_metrics("update", training.update)
+        run.truncate_metrics(rows)
+        run.note_resume(dataclasses.asdict(config))
+        if training.update < training.updates:
+            run.discard("result.json")
     display.say(f"resuming after {training.update:,} updates")

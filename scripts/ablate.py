@@ -14,7 +14,7 @@ from common.records import RECORDS, write_record
 from common.seeding import parse_seeds
 from common.statistics import Estimate, mean_interval, paired_difference
 from experiments.ablations import BASE, VARIANTS
-from experiments.finished import FinishedRun, check_measured_alike, differences
+from experiments.finished import FinishedRun, check_measured_alike
 
 DESCRIPTION = """Run the ablation study of experiments/ablations.py and compare with its base.
 
@@ -62,6 +62,10 @@ class Settings:
             raise ValueError(f"allow is code or empty, not {self.allow!r}")
         if not self.run_root.strip():
             raise ValueError("run_root is empty")
+        own = ("total_timesteps", "seed", "name", "run_root", "resume", "experiment")
+        for text in self.overrides:
+            if (key := text.lstrip("+").partition("=")[0]) in own:
+                raise ValueError(f"overrides has {key}, which the study sets itself")
         parse_seeds(self.seeds)
 
     @property
@@ -123,7 +127,7 @@ def keep(
             "overrides": list(VARIANTS[name].overrides),
             "estimates": {key: value.to_dict() for key, value in estimates[name].items()},
             "seeds": [
-                {"seed": run.seed, "code": run.manifest["code"]["sha256"]}
+                {"seed": run.seed, "code": ", ".join(run.codes)}
                 | {effort: run.result[effort] for effort in EFFORT}
                 | {measure: _mean(run, measure) for measure in MEASURES}
                 for run in own
@@ -208,8 +212,7 @@ def _cores() -> int:
 
 
 def _check_code(runs: Sequence[FinishedRun], allow: str) -> None:
-    versions = [{"code": run.manifest["code"]["sha256"]} for run in runs]
-    if differences(versions) and allow != "code":
+    if len({code for run in runs for code in run.codes}) > 1 and allow != "code":
         raise UserError(
             "the runs were made by different versions of the code; run them anew in another "
             "run_root, or record them all the same with allow=code"

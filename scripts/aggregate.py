@@ -101,7 +101,8 @@ def seed_row(run: FinishedRun) -> dict[str, Any]:
         "metrics": {name: summary[name] for name in MEASURES if name in summary},
         "tracks": {name: [row[name] for row in run.judged["rows"]] for name in TRACK_COLUMNS},
         "curve": run.curve,
-        "code": run.manifest["code"]["sha256"],
+        **({"changed": run.changed} if run.changed else {}),
+        "code": ", ".join(run.codes),
         "checkpoint_sha256": run.judged["checkpoint_sha256"],
     }
 

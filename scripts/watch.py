@@ -8,6 +8,7 @@ from common import cli
 from common.errors import UserError
 from common.files import sha256_file
 from common.runs import ROOT, Run, timestamped
+from common.seeding import refuse_sealed
 
 DESCRIPTION = """Film a policy: the large view, the pixels that it sees, its actions and telemetry.
 
@@ -55,6 +56,9 @@ class Settings:
             raise ValueError(f"out ends in .mp4, unlike {self.out!r}")
         if self.picture and Path(self.picture).suffix != ".png":
             raise ValueError(f"picture ends in .png, unlike {self.picture!r}")
+        if self.fps < 1 or 50 % self.fps:
+            raise ValueError(f"fps divides 50, unlike {self.fps}")
+        refuse_sealed([self.track_seed])
         if not 0 <= self.picture_at < 1e6:
             raise ValueError(f"picture_at is 0 or more seconds, not {self.picture_at}")
 
