@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from common.config import check_overrides, hydra_entry
+from common.config import check_growth, check_overrides, hydra_entry, resumed
 from common.errors import ConfigError
+from common.runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,6 +179,12 @@ def test_multirun_sweeps_options_and_values(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
+def test_one_bad_job_does_not_cost_the_others(run):
+    code, out, err = run("--multirun", "ppo.clip=2,0.1")
+    assert code == 2 and "clip must lie in (0, 1)" in err and "Traceback" not in err
+    assert [json.loads(line)["ppo"]["clip"] for line in out.splitlines()] == [0.1]
+
+
 def test_show_config_and_help(run):
     code, out, _ = run("--cfg", "job", "ppo.clip=0.3")
     assert code == 0 and "clip: 0.3" in out
@@ -185,6 +192,30 @@ def test_show_config_and_help(run):
     assert code == 0
     assert out.startswith("Learn to drive.")
     assert "width of the trust region" in out and "env: carracing, race" in out
+
+
+def test_a_resume_takes_single_settings_of_a_group(tmp_path):
+    @dataclass(frozen=True)
+    class Logger:
+        kind: str = "none"
+        mode: str = "offline"
+
+    @dataclass(frozen=True)
+    class Config:
+        logger: Logger = field(default_factory=Logger)
+        budget: int = 1
+        resume: str | None = None
+
+    stored = {"logger": {"kind": "wandb", "mode": "offline"}, "budget": 5, "resume": None}
+    run = Run.create(tmp_path, "a", stored, seeds={})
+    given = Config(logger=Logger(mode="online"), resume="a")
+    allowed = ("resume", "logger", "budget")
+    found = resumed(run, given, ["resume=a", "++logger.mode=online"], allowed)
+    assert found == Config(Logger("wandb", "online"), 5, "a")
+    found = resumed(run, given, ["resume=a", "logger=none"], allowed)
+    assert found == Config(Logger("none", "online"), 5, "a")
+    with pytest.raises(ConfigError, match="can only grow, it has 5"):
+        check_growth("budget", run.config, 4)
 
 
 @dataclass

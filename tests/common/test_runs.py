@@ -170,12 +170,24 @@ def test_metrics_are_cut_back_to_the_checkpoint(tmp_path):
     run = create(tmp_path)
     for row in [{"step": 1}, {"event": "eval"}, {"step": 2}, {"event": "late"}, {"step": 3}]:
         run.log(row)
-    assert run.truncate_metrics("step", 3) == 0
+    assert run.truncate_metrics(5) == run.truncate_metrics(9) == 0
     with open(run.path / "metrics.jsonl", "ab") as file:
         file.write(b'{"step": 4, "lo')
-    assert run.truncate_metrics("step", 1) == 3
+    assert run.truncate_metrics(2) == 3
     run.log({"step": 2, "again": True})
     assert run.metrics() == [{"step": 1}, {"event": "eval"}, {"step": 2, "again": True}]
+
+
+def test_a_resume_leaves_its_trace(tmp_path):
+    run = Run.create(
+        tmp_path, "a", {"budget": 4, "net": {"sizes": [1, 2]}, "resume": None}, seeds={}
+    )
+    run.note_resume({"budget": 4, "net": {"sizes": (1, 2)}, "resume": "here"})
+    run.note_resume({"budget": 6, "net": {"sizes": (1, 2)}, "resume": "here"})
+    first, second = run.manifest["resumes"]
+    assert first["changed"] == {} and second["changed"] == {"budget": 6}
+    assert second["code"] == run.manifest["code"]
+    assert run.config == {"budget": 6, "net": {"sizes": [1, 2]}, "resume": None}
 
 
 def test_two_processes_cannot_write_one_run(tmp_path):

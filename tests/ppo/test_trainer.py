@@ -114,7 +114,7 @@ def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, changes):
     torch.manual_seed(12345)
     resumed = trainer(settings, tmp_path, scores(2, 3), "torn")
     resumed.load(saved)
-    assert resumed.run.truncate_metrics("ticks", resumed.counters.ticks) == 1
+    assert resumed.run.truncate_metrics(saved["training"]["rows"]) == 1
     fit(resumed)
 
     assert same(state(straight), state(resumed))
@@ -128,6 +128,40 @@ def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, changes):
     moments = [content["training"]["moments"] for content in final]
     assert moments[0] == moments[1]
     assert same(final[0]["policy"], final[1]["policy"])
+
+
+def test_a_verdict_that_came_after_the_checkpoint_is_logged_once(tmp_path):
+    """The snapshot is in the checkpoint, to be judged; its row, already written, must go."""
+    settings = config(8)
+    torn = trainer(settings, tmp_path, weights_as_score, "torn", background=True)
+    train_once = torn.train_once
+
+    def until_crash():
+        if torn.counters.updates == 4:
+            raise KeyboardInterrupt
+        row = train_once()
+        if torn.counters.updates == 3:  # the verdict about update 2 arrives only now
+            torn._take_verdicts(torn.display, wait=True)
+        return row
+
+    torn.train_once = until_crash
+    with (
+        make_display(settings.total_timesteps, live=False, enabled=False) as torn.display,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        torn.fit(torn.display)
+    torn.validation.close()
+    assert list(validated(torn)) == [2]
+    saved = checkpoint.load(torn.last_checkpoint)
+    assert len(saved["training"]["unjudged"]) >= 1
+
+    resumed = trainer(settings, tmp_path, weights_as_score, "torn", background=True)
+    resumed.load(saved)
+    resumed.run.truncate_metrics(saved["training"]["rows"])
+    fit(resumed)
+    resumed.validation.close()
+    judged = [row["updates"] for row in resumed.run.metrics() if "validation/native_return" in row]
+    assert len(judged) == len(set(judged)) and judged[0] == 2
 
 
 def test_a_seed_decides_everything(tmp_path):

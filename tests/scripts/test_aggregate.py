@@ -13,6 +13,7 @@ from common.files import read_json, sha256_file, write_json
 from common.statistics import mean_interval
 from experiments.averages import averaged, best_run, common_curve, over_tracks
 from experiments.finished import FinishedRun, find_runs
+from experiments.model_card import training_command
 from scripts.aggregate import DESCRIPTION, Settings
 from tests.ppo.test_train_ppo import TINY, command, last_line
 
@@ -167,12 +168,69 @@ def test_the_same_seed_twice_is_no_second_opinion(copies, tmp_path):
         (lambda run: (run / "eval.json").write_text("{}"), "eval.json is damaged: no evaluator"),
         (lambda run: (run / "eval.json").write_text("{"), "eval.json is not valid JSON"),
         (lambda run: shutil.rmtree(run), "no run directory there"),
+        (
+            lambda run: edit(run / "eval.json", lambda e: e["summary"]["progress"].update(mean=1)),
+            "has been changed: its summary is not that of its rows",
+        ),
+        (lambda run: edit(run / "eval.json", lambda e: e["rows"].pop()), "has been changed"),
+        (
+            lambda run: edit(run / "eval.json", lambda e: e.update(rows=[])),
+            "rows cannot be summed up",
+        ),
+        (
+            lambda run: edit(run / "result.json", lambda e: e.update(ticks=128)),
+            "not finished: it has gone on to 256 ticks",
+        ),
     ],
 )
 def test_unfinished_and_damaged_runs_are_named(copies, tmp_path, damage, message):
     damage(copies / "s2")
     done = command(SCRIPT, f"runs={copies}/s1,{copies}/s2", cwd=tmp_path, expect=2)
     assert message in done.stderr and "s2" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_extended_run_is_another_experiment(copies, tmp_path):
+    for name in ("s1", "s2"):  # even where all of them were extended alike
+        run = f"resume={copies / name}"
+        command("train_ppo.py", run, "total_timesteps=384", "video=false", cwd=tmp_path)
+    assert read_json(copies / "s1" / "result.json")["ticks"] == 384
+    done = command(SCRIPT, f"runs={copies}", cwd=tmp_path, expect=2)
+    assert "total_timesteps: changed in s2" in done.stderr
+    command(
+        SCRIPT, f"runs={copies}", "allow=total_timesteps", "name=x", "record=true",
+        f"into={tmp_path}/e", cwd=tmp_path,
+    )  # fmt: skip
+    record = read_json(tmp_path / "e" / "records" / "x.json")
+    assert record["details"]["seeds"][0]["changed"] == {"total_timesteps": 384}
+    shrunk = command("train_ppo.py", run, "total_timesteps=128", cwd=tmp_path, expect=2)
+    assert "can only grow, it has 384" in shrunk.stderr
+
+
+def test_a_run_by_two_versions_of_the_code_is_no_single_experiment(copies, tmp_path):
+    note = {"created": "", "code": {"commit": None, "clean": None, "sha256": "f" * 64}}
+    for name in ("s1", "s2"):
+        edit(copies / name / "manifest.json", lambda m: m.update(resumes=[note | {"changed": {}}]))
+    done = command(SCRIPT, f"runs={copies}", cwd=tmp_path, expect=2)
+    assert "allow=code" in done.stderr
+    command(SCRIPT, f"runs={copies}", "allow=code", cwd=tmp_path)
+
+
+def test_the_best_is_chosen_among_scores_that_can_be_compared(runs):
+    pair = [FinishedRun.open(path) for path in find_runs(str(runs))]
+    evaluation = pair[1].config["evaluation"] | {"metric": "progress"}
+    other = dataclasses.replace(pair[1], config=pair[1].config | {"evaluation": evaluation})
+    with pytest.raises(UserError, match="validated differently"):
+        best_run([pair[0], other])
+
+
+def test_a_command_repeats_one_job_of_a_sweep(runs):
+    run = FinishedRun.open(find_runs(str(runs))[0])
+    assert training_command([run]).endswith("seed=1") and "name=" not in training_command([run])
+    swept = ["ppo.gamma=0.97", "seed=1", "name=x"]
+    job = dataclasses.replace(run, manifest=run.manifest | {"overrides": swept})
+    assert training_command([job]) == "python train_ppo.py ppo.gamma=0.97 seed=1"
+    spread = dataclasses.replace(job, config=job.config | {"processes": 2})
+    assert training_command([spread]).startswith("torchrun --nproc-per-node 2 train_ppo.py")
 
 
 def test_a_checkpoint_that_changed_since_is_not_kept(copies, tmp_path):
