@@ -87,7 +87,7 @@ def bootstrap_interval(
         ).confidence_interval
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # BCa of a degenerate sample
         found = interval("BCa")
     if not np.isfinite([found.low, found.high]).all():
         found = interval("percentile")
