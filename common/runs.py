@@ -142,12 +142,9 @@ class Run:
         the next resume goes on with it too. `resume` itself is no setting of a run.
         """
         before = self.config
+        had = flattened(before)
         after = files.to_plain({**config, "resume": before.get("resume")}, finite=False)
-        changed = {
-            key: value
-            for key, value in flattened(after).items()
-            if flattened(before).get(key) != value
-        }
+        changed = {k: value for k, value in flattened(after).items() if had.get(k) != value}
         manifest = self.manifest
         now = datetime.now(UTC).isoformat(timespec="seconds")
         note = {"created": now, "code": code_state(), "changed": changed}

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
 from common.records import RECORDS, read_record
 
 REAL = "gymnasium_carracing"
@@ -18,10 +19,15 @@ BUDGETS = ("budget_49k", "budget_49k_ticks")
 
 
 def trained(directory: Path = RECORDS) -> list[dict[str, Any]]:
-    """The records of trained drivers, those of BUDGETS left out, by name."""
+    """The records of trained drivers, those of BUDGETS left out, by name; `UserError` for one
+    without details."""
     names = sorted(path.stem for path in directory.glob("*.json"))
     records = [read_record(name, directory) for name in names if name not in BUDGETS]
-    return [r for r in records if "decisions" in r["metrics"] and "details" in r]
+    found = [record for record in records if "decisions" in record["metrics"]]
+    for record in found:
+        if "details" not in record:
+            raise UserError(f"the record {record['name']} is damaged: it has no details")
+    return found
 
 
 def judged_in(record: Mapping[str, Any], env: str) -> Iterator[tuple[int, list[float]]]:

@@ -321,22 +321,27 @@ OPERATIONS = {
 def presets(settings: Settings, run: Run) -> "Results":
     """Our XS preset on one and on two threads, and where its time goes; metrics and details."""
     import torch
+    from hydra import compose, initialize_config_dir
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
+    from common.config import CONF_DIR, validate
     from experiments import bench
-    from rssm.config import NetworkConfig
+    from rssm.training_run import TrainConfig
 
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        network = validate(compose("train_world_model", ["rssm=xs"]), TrainConfig).network
     reader = read(settings, "train")
-    take, frames = batches(settings, reader, bench.SEED), settings.batch * settings.length
-    side = Ours(reader, settings.rounds + 1, NetworkConfig(hidden=128))
+    batch = batches(settings, reader, bench.SEED)(0)
+    side = Ours(reader, settings.rounds + 1, network)
     watch, table = bench.Stopwatch(), {}
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        laps = [watch.lap(lambda n=n: side.step(take(n)))["total"] for n in range(settings.rounds)]
-        table[f"xs, {threads} threads"] = {"frames_per_second": frames / median(laps)}
+        side.step(batch)  # takes memory
+        laps = [watch.lap(lambda: side.step(batch))["total"] for _ in range(settings.rounds)]
+        rate = settings.batch * settings.length / median(laps)
+        table[f"xs, {threads} threads"] = {"frames_per_second": rate}
     torch.set_num_threads(settings.threads)
-    batch = take(0)
     with profiler(activities=[ProfilerActivity.CPU]) as trace:
         total = watch.lap(lambda: side.step(batch))["total"]
     shares = {n: s / total for n, s in bench.by_operation(trace, OPERATIONS).items()}
