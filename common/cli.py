@@ -58,6 +58,13 @@ def parse(schema: type[T], description: str, argv: Sequence[str] | None = None) 
     return schemas.build(schema, settings)
 
 
+def check_ranges(settings: Any, **ranges: tuple[float, float]) -> None:
+    """Raise `ValueError` unless each named field of `settings` is a number in [low, high]."""
+    for name, (low, high) in ranges.items():
+        if not low <= getattr(settings, name) <= high:
+            raise ValueError(f"{name} is {low} to {high}, not {getattr(settings, name)}")
+
+
 def describe(schema: type) -> str:
     """Every setting of `schema` as text: name, default or `required`, type and help."""
     lines = ["Settings (name=value):"]

@@ -56,8 +56,7 @@ class Settings:
                 raise ValueError(f"variants are {', '.join(VARIANTS)}, not {name!r}")
         if len(set(self.names)) < len(self.names):
             raise ValueError("variants names one twice")
-        if not 0 <= self.jobs <= 256:
-            raise ValueError(f"jobs is 0 to 256, not {self.jobs}")
+        cli.check_ranges(self, jobs=(0, 256))
         if self.allow not in ("", "code"):
             raise ValueError(f"allow is code or empty, not {self.allow!r}")
         if not self.run_root.strip():

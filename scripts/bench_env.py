@@ -29,12 +29,7 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= 100:
-            raise ValueError(f"rounds is 1 to 100, not {self.rounds}")
-        if not 1 <= self.num_envs <= 4096:
-            raise ValueError(f"num_envs is 1 to 4096, not {self.num_envs}")
-        if not 10 <= self.reference_steps <= 1000:
-            raise ValueError(f"reference_steps is 10 to 1000, not {self.reference_steps}")
+        cli.check_ranges(self, rounds=(1, 100), num_envs=(1, 4096), reference_steps=(10, 1000))
 
 
 class Ours:

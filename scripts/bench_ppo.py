@@ -60,15 +60,19 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        ranges = {
-            **{"rounds": (1, 100), "num_envs": (1, 256), "num_steps": (2, 4096)},
-            **{"target_progress": (-1, 1), "validation_tracks": (1, 1000)},
-            **{"validate_every": (0, 86_400), "budget": (1, 10**9), "limit": (1, 1000)},
-            **{"validations": (1, 100), "threads": (1, 256)},
-        }
-        for name, (low, high) in ranges.items():
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {low} to {high}, not {getattr(self, name)}")
+        cli.check_ranges(
+            self,
+            rounds=(1, 100),
+            num_envs=(1, 256),
+            num_steps=(2, 4096),
+            target_progress=(-1, 1),
+            validation_tracks=(1, 1000),
+            validate_every=(0, 86_400),
+            budget=(1, 10**9),
+            limit=(1, 1000),
+            validations=(1, 100),
+            threads=(1, 256),
+        )
         rows = self.num_envs * self.num_steps
         if rows > BATCH and rows % BATCH:
             raise ValueError(

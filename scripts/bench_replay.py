@@ -59,14 +59,13 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= 100:
-            raise ValueError(f"rounds is 1 to 100, not {self.rounds}")
-        if not 1 <= self.episodes <= 64:
-            raise ValueError(f"episodes is 1 to 64, not {self.episodes}")
-        if not 1 <= self.batch <= 1024:
-            raise ValueError(f"batch is 1 to 1024, not {self.batch}")
-        if not 1 <= self.length <= 1000:
-            raise ValueError(f"length is 1 to 1000, not {self.length}")
+        cli.check_ranges(
+            self,
+            rounds=(1, 100),
+            episodes=(1, 64),
+            batch=(1, 1024),
+            length=(1, 1000),
+        )
         if self.training_speed <= 0:
             raise ValueError(f"training_speed is above 0, not {self.training_speed}")
 

@@ -63,13 +63,14 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        ranges = {
-            **{"rounds": (1, 100), "batch": (1, 1024), "length": (2, 1024)},
-            **{"updates": (1, 100_000), "threads": (1, 256)},
-        }
-        for name, (low, high) in ranges.items():
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {low} to {high}, not {getattr(self, name)}")
+        cli.check_ranges(
+            self,
+            rounds=(1, 100),
+            batch=(1, 1024),
+            length=(2, 1024),
+            updates=(1, 100_000),
+            threads=(1, 256),
+        )
         if self.record and (self.quick or self.part != "all"):
             raise ValueError("record=true keeps the whole study: leave out quick and part")
 

@@ -37,8 +37,7 @@ class Settings:
     name: str = field(default="", metadata={"help": "name of the run directory"})
 
     def __post_init__(self) -> None:
-        if not 1 <= self.threads <= 256:
-            raise ValueError(f"threads is 1 to 256, not {self.threads}")
+        cli.check_ranges(self, threads=(1, 256))
         if self.direction == "cw" and self.env != "race":
             raise ValueError(f"direction is ccw (or cw where env=race), not cw in {self.env}")
 

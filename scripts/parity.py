@@ -35,9 +35,8 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        for name in ("tracks", "drives", "returns", "pixel_tracks", "pixel_states"):
-            if not 1 <= getattr(self, name) <= 10_000:
-                raise ValueError(f"{name} is 1 to 10000, not {getattr(self, name)}")
+        counts = ("tracks", "drives", "returns", "pixel_tracks", "pixel_states")
+        cli.check_ranges(self, **dict.fromkeys(counts, (1, 10_000)))
 
 
 def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:

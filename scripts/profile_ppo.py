@@ -43,9 +43,7 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        for name, high in {"rounds": 100, "threads": 256}.items():
-            if not 1 <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is 1 to {high}, not {getattr(self, name)}")
+        cli.check_ranges(self, rounds=(1, 100), threads=(1, 256))
         if self.record and (self.quick or self.part != "all"):
             raise ValueError("record=true keeps the whole study: leave out quick and part")
 

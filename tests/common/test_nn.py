@@ -1,4 +1,6 @@
+import errno
 import math
+import os
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from common.nn import (
     SquashedGaussian,
     choose_device,
     gae,
+    save_rejected,
     standardise,
 )
 
@@ -255,3 +258,16 @@ class TestChooseDevice:
     def test_gpu_that_does_not_exist_is_said(self):
         with pytest.raises(ConfigError, match="does not exist"):
             choose_device("cuda:99")
+
+
+def test_a_disk_without_room_does_not_hide_why_a_batch_was_kept(tmp_path, monkeypatch):
+    rows = {"reward": torch.tensor([math.nan])}
+    kept = save_rejected(tmp_path / "a" / "batch.pt", rows)
+    assert torch.load(kept, weights_only=True)["reward"].isnan().all()
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("common.nn.atomic_write_bytes", full)
+    told = save_rejected(tmp_path / "b.pt", rows)
+    assert told == f"{tmp_path}/b.pt (which could not be written: {os.strerror(errno.ENOSPC)})"

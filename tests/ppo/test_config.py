@@ -65,6 +65,10 @@ def test_every_experiment_is_valid(experiment):
         ("ppo.minibatches=100000", r"ppo\.minibatches=100000 is more than"),
         ("ppo.network.channels=[8]", r"ppo\.network\.channels, kernels and strides"),
         ("ppo.network.initial_action=[0,0,2]", r"ppo\.network\.initial_action"),
+        (
+            "ppo.lr_schedule=adaptive ppo.learning_rate=0.1",
+            r"lr_schedule=adaptive keeps learning_rate in",
+        ),
         ("ppo.lr_schedule=linaer", r"did you mean 'linear'"),
         ("env.frame_stack=0", r"env\.frame_stack is 1 to 16"),
         ("evaluation.test_seeds=abc", r"evaluation\.test_seeds: .* is no seed or range"),

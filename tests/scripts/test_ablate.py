@@ -181,6 +181,7 @@ def test_two_studies_do_not_share_a_directory(tmp_path):
         ("seeds=3-1", "runs backwards"),
         ("jobs=-1", "jobs is 0 to 256"),
         ("overrides=[ppo.lerning_rate=1]", "did you mean 'ppo.learning_rate'"),
+        ("overrides=[seed=4]", "overrides has seed, which the study sets itself"),
         ("allow=evaluator", "allow is code"),
     ],
 )

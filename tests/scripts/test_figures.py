@@ -1,9 +1,12 @@
 """Pictures come from records alone, the same each time; what has no record yet is told."""
 
+import json
+
 import pytest
 import torch
 from PIL import Image
 
+from common.files import read_json
 from envs.racing import ObservationSpec
 from experiments.figures import DPI, WIDTH
 from experiments.published import PUBLISHED
@@ -51,6 +54,16 @@ def test_only_drives_in_the_real_carracing_stand_beside_published_ones(tmp_path)
     write_training(tmp_path / "records", "carracing", env="carracing", evaluations=[real])
     done = command(SCRIPT, "only=scores", "records=records", "out=out", cwd=tmp_path)
     assert last_line(done)["drawn"] == "scores"
+
+
+def test_scores_over_unequal_tracks_are_not_drawn_as_one(tmp_path):
+    write_training(tmp_path / "records", "carracing")
+    path = tmp_path / "records" / "carracing.json"
+    record = read_json(path)
+    record["details"]["seeds"][1]["tracks"]["native_return"].pop()
+    path.write_text(json.dumps(record))
+    done = command(SCRIPT, "only=scores", "records=records", "out=out", cwd=tmp_path)
+    assert last_line(done)["skipped"] == "scores" and "different numbers of tracks" in done.stdout
 
 
 def test_speed_without_training_says_so(tmp_path):

@@ -101,6 +101,9 @@ def test_a_missing_default_checkpoint_says_what_to_do(watch, tmp_path, monkeypat
         (["max_ticks=0"], "max_ticks"),
         (["trak_seed=3"], "track_seed"),
         (["fps=30"], "fps"),
+        (["fps=0"], "fps"),
+        (["track_seed=500"], "sealed"),
+        (["picture_at=-1"], "picture_at"),
     ],
 )
 def test_bad_arguments_are_told_in_one_message(watch, trained, tmp_path, arguments, message):
