@@ -1,0 +1,222 @@
+"""Between a campaign and the commands that it runs: what to start, and what they left behind.
+
+Tasks are plain data, so that the ledger can hold them:
+
+    {"kind": "train", "candidate", "overrides", "seed", "budget"}
+    {"kind": "judge", "candidate", "of": key of the trained run, "first": unit, "count": units}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoresearch.config import CampaignConfig
+from autoresearch.proposal import as_arguments, digest
+from autoresearch.state import RunState, State
+from common.errors import UserError
+from common.files import atomic_write_bytes, read_json, to_plain
+from common.runs import ROOT, Run, flattened
+
+Artifact = dict[str, Any]
+"""What a finished task found: for a training run its configuration, screens and measures; for a
+judgement its rows by unit."""
+
+Task = dict[str, Any]
+
+OWN = ("name", "run_root", "resume")
+"""Settings of a run that say where it lies, not what it computes."""
+
+
+class Unusable(Exception):
+    """A process ended well and left what cannot be used; says what."""
+
+
+def train_task(candidate: str, overrides: Mapping[str, Any], seed: int, budget: int) -> Task:
+    """Train a configuration."""
+    return {
+        "kind": "train",
+        "candidate": candidate,
+        "overrides": dict(overrides),
+        "seed": seed,
+        "budget": budget,
+    }
+
+
+def judge_task(trained: Task, first: int, count: int) -> Task:
+    """Judge what `trained` made, on the units first, first + 1, ..."""
+    return {
+        "kind": "judge",
+        "candidate": trained["candidate"],
+        "of": key_of(trained),
+        "first": first,
+        "count": count,
+    }
+
+
+def key_of(task: Mapping[str, Any]) -> str:
+    """What a task computes, whoever wants it: equal keys are one run."""
+    if task["kind"] == "train":
+        return f"train:{digest(task['overrides'])}:{task['seed']}:{task['budget']}"
+    return f"judge:{task['of']}:{task['first']}+{task['count']}"
+
+
+class Harness:
+    """Knows where runs lie and how they are started.
+
+    Args:
+        config: of the campaign.
+        directory: of the campaign.
+    """
+
+    def __init__(self, config: CampaignConfig, directory: Path) -> None:
+        self.config, self.directory = config, directory
+        self.runs, self.artifacts = directory / "runs", directory / "artifacts"
+
+    def place(self, run: RunState) -> Path:
+        """The directory of a run."""
+        return self.runs / run.id
+
+    def log(self, run: RunState) -> Path:
+        """Where the processes of a run print to, from all its attempts."""
+        return self.directory / "logs" / f"{run.id}.log"
+
+    def command(self, run: RunState, state: State) -> list[str]:
+        """Arguments that start a run, or take it up again; makes room for it first."""
+        commands, task, place = self.config.commands, run.task, self.place(run)
+        if task["kind"] == "train":
+            if commands.resume and (place / "manifest.json").is_file():
+                return self._filled(commands.resume, run=place)
+            words = self._filled(
+                commands.train, root=self.runs, name=run.id, seed=task["seed"],
+                budget=task["budget"],
+            )  # fmt: skip
+            words += as_arguments(task["overrides"])
+        else:
+            first, count = task["first"], task["count"]
+            words = self._filled(
+                commands.judge, run=self.place(state.runs[task["of"]]), root=self.runs, name=run.id,
+                into=place, first=first, count=count, units=f"{first}-{first + count - 1}",
+            )  # fmt: skip
+        shutil.rmtree(place, ignore_errors=True)
+        return words
+
+    def collect(self, run: RunState) -> Artifact:
+        """What a run that ended well found.
+
+        Raises `Unusable` for missing or damaged files and for numbers that are not there.
+        """
+        try:
+            if run.task["kind"] == "train":
+                return self._trained(self.place(run))
+            return self._judged(self.place(run), run.task)
+        except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise Unusable(str(error)) from None
+
+    def ticks(self, run: RunState) -> int:
+        """What a training run has spent of its budget so far; 0 where nothing tells."""
+        if run.task["kind"] != "train":
+            return 0
+        name = self.config.commands.ticks
+        try:
+            rows = Run.open(self.place(run)).metrics()
+            return max((int(row[name]) for row in rows if row.get(name) is not None), default=0)
+        except (UserError, TypeError, ValueError):
+            return 0
+
+    def keep(self, artifact: Artifact) -> str:
+        """Write an artifact under its hash; returns that."""
+        content = json.dumps(to_plain(artifact), sort_keys=True, indent=1).encode()
+        name = hashlib.sha256(content).hexdigest()
+        atomic_write_bytes(self.artifacts / f"{name}.json", content)
+        return name
+
+    def load(self, name: str) -> Artifact:
+        """The artifact with the hash `name`; `UserError` if it is missing or was changed."""
+        path = self.artifacts / f"{name}.json"
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such artifact, though the ledger names it") from None
+        if hashlib.sha256(content).hexdigest() != name:
+            raise UserError(f"{path} was changed: its content does not have the hash of its name")
+        return json.loads(content)
+
+    def complaint(self, run: RunState) -> str:
+        """The last line that the processes of a run printed."""
+        try:
+            text = self.log(run).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return "it printed nothing"
+        lines = text.strip().splitlines()
+        return lines[-1][:300] if lines else "it printed nothing"
+
+    def _filled(self, words: Sequence[str], **values: Any) -> list[str]:
+        try:
+            filled = [word.format_map({k: str(v) for k, v in values.items()}) for word in words]
+        except (KeyError, ValueError, IndexError) as error:
+            raise UserError(
+                f"commands: {error} cannot be filled in; there are {', '.join(values)}"
+            ) from None
+        script = ROOT / filled[0]
+        return [sys.executable, str(script) if script.is_file() else filled[0], *filled[1:]]
+
+    def _trained(self, place: Path) -> Artifact:
+        commands, run = self.config.commands, Run.open(place)
+        result, rows = read_json(place / "result.json"), run.metrics()
+        last = to_plain(rows[-1]) if rows else {}
+        screens = {
+            name.removeprefix(commands.screens): value
+            for name, value in last.items()
+            if name.startswith(commands.screens) and not name.endswith("_value")
+        }
+        numbers = (int, float)
+        measures = {
+            name: value
+            for name, value in last.items()
+            if name.startswith(commands.measures)
+            and (value is None or (isinstance(value, numbers) and not isinstance(value, bool)))
+        }
+        return {
+            "kind": "train",
+            "config": {k: v for k, v in to_plain(flattened(run.config)).items() if k not in OWN},
+            "code": run.manifest["code"]["sha256"],
+            "ticks": int(result[commands.ticks]),
+            "screens": screens,
+            "measures": measures,
+        }
+
+    def _judged(self, place: Path, task: Mapping[str, Any]) -> Artifact:
+        reading = self.config.commands.reading
+        content = read_json(place / reading.file)
+        first, count = task["first"], task["count"]
+        if reading.rows:
+            rows = {str(row[reading.unit]): dict(row) for row in content[reading.rows]}
+        else:
+            columns = content[reading.columns]
+            rows = {
+                str(first + i): {name: values[i] for name, values in columns.items()}
+                for i in range(count)
+            }
+        wanted = [str(unit) for unit in range(first, first + count)]
+        absent = [unit for unit in wanted if unit not in rows]
+        if absent:
+            raise Unusable(f"{reading.file} has no unit {absent[0]}")
+        primary = self.config.gates.primary.name
+        guards = [guard.measure.name for guard in self.config.gates.guards]
+        for unit in wanted:
+            for name in (primary, *guards):
+                value = rows[unit].get(name)
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    raise Unusable(f"{name} of unit {unit} is {value!r}, not a number")
+        names = dict.fromkeys((primary, *guards, *self.config.metrics))
+        return {
+            "kind": "judge",
+            "evaluator": content.get("evaluator"),
+            "rows": {unit: {name: rows[unit].get(name) for name in names} for unit in wanted},
+        }

@@ -1,0 +1,180 @@
+"""The campaign's memory: an append-only, hash-chained file of JSON lines.
+
+Each row carries the hash of the row before it, so a changed, lost or inserted row is found. A row
+is on the disk before anything is done that relies on it. One process writes at a time; the kernel
+frees the lock of one that dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.files import to_plain
+
+KINDS = (
+    "campaign",
+    "resumed",
+    "generation",
+    "proposed",
+    "refused",
+    "claimed",
+    "running",
+    "finished",
+    "failed",
+    "judged",
+    "promoted",
+    "closed",
+    "ended",
+)
+START = "0" * 64
+"""What the first row names as the hash before it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One event.
+
+    Attributes:
+        number: from 0 on, without gaps.
+        time: UTC, for people; no decision looks at it.
+        kind: among KINDS.
+        data: what happened.
+        before: hash of the row before.
+        hash: SHA-256 over all of the above.
+    """
+
+    number: int
+    time: str
+    kind: str
+    data: dict[str, Any]
+    before: str
+    hash: str
+
+    @classmethod
+    def after(cls, last: Row | None, kind: str, data: Mapping[str, Any]) -> Row:
+        """The row that follows `last`."""
+        if kind not in KINDS:
+            raise ValueError(f"kind is one of {', '.join(KINDS)}, not {kind!r}")
+        number, before = (last.number + 1, last.hash) if last else (0, START)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        plain = to_plain(data)
+        return cls(number, now, kind, plain, before, _digest(number, now, kind, plain, before))
+
+    def line(self) -> bytes:
+        """As it stands in the file, newline included."""
+        return json.dumps(vars(self), ensure_ascii=False).encode() + b"\n"
+
+
+class Ledger:
+    """The rows of a ledger file; use `reading` or `writing`."""
+
+    def __init__(self, path: Path, rows: list[Row], file: Any = None) -> None:
+        self.path, self.rows, self._file = path, rows, file
+
+    @classmethod
+    def reading(cls, path: Path) -> Ledger:
+        """All whole rows of the file, checked; a torn last row, not yet on the disk, is left out.
+
+        Raises `UserError` for a missing file, and for damage with the number of its line.
+        """
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such ledger") from None
+        return cls(path, _parsed(path, content)[0])
+
+    @classmethod
+    @contextmanager
+    def writing(cls, path: Path) -> Iterator[Ledger]:
+        """Hold the ledger for this process while the body runs; makes the file if it is missing.
+
+        A torn last row, which no decision can have relied on, is cut off. Raises `UserError` for
+        damage, and if another process writes.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{path} is being written by another process; one campaign runs once at a time"
+                ) from None
+            file.seek(0)
+            rows, whole = _parsed(path, file.read())
+            file.truncate(whole)
+            _sync_directory(path.parent)
+            yield cls(path, rows, file)
+
+    def append(self, kind: str, data: Mapping[str, Any]) -> Row:
+        """Add a row; it is on the disk when this returns.
+
+        Raises `OSError` where the disk has no room; the file then ends with the row before.
+        """
+        if self._file is None:
+            raise RuntimeError("this ledger was opened for reading")
+        row = Row.after(self.rows[-1] if self.rows else None, kind, data)
+        end = self._file.seek(0, os.SEEK_END)
+        line = memoryview(row.line())
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(end)
+            error.filename = str(self.path)
+            raise
+        self.rows.append(row)
+        return row
+
+
+def _digest(number: int, time: str, kind: str, data: Mapping[str, Any], before: str) -> str:
+    content = [number, time, kind, data, before]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _parsed(path: Path, content: bytes) -> tuple[list[Row], int]:
+    """Checked rows, and how many bytes they take: what follows is the torn tail of a write."""
+    rows: list[Row] = []
+    whole = content.rfind(b"\n") + 1
+    for number, line in enumerate(content[:whole].splitlines()):
+        row = _row(path, number, line)
+        before = rows[-1].hash if rows else START
+        if row.number != number or row.before != before:
+            raise UserError(
+                f"{path} line {number + 1}: the chain is broken, a row before it was changed, "
+                "removed or inserted"
+            )
+        rows.append(row)
+    return rows, whole
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        row = Row(**json.loads(line))
+        right = row.hash == _digest(row.number, row.time, row.kind, row.data, row.before)
+    except (ValueError, TypeError):
+        right = False
+    if not right:
+        raise UserError(
+            f"{path} line {number + 1} was changed: its hash is not that of its content"
+        )
+    return row
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""Small campaigns over the toy trainer."""
+
+import os
+from pathlib import Path
+
+from autoresearch.campaign import Campaign
+from autoresearch.config import CampaignConfig
+from common import schema
+from common.runs import code_state
+
+TOY = str(Path(__file__).with_name("toy.py"))
+os.environ["TOY_CODE"] = code_state()["sha256"]
+
+COMMANDS = {
+    "train": [TOY, "train", "root={root}", "name={name}", "seed={seed}", "budget={budget}"],
+    "resume": [TOY, "resume", "run={run}"],
+    "judge": [TOY, "judge", "run={run}", "into={into}", "first={first}", "count={count}"],
+    "reading": {"file": "eval.json", "rows": "rows"},
+    "measures": ["episode/", "diagnostics/"],
+}
+SPACE = {
+    "skill": {"low": 0.0, "high": 1.0},
+    "grass": {"low": 0.0, "high": 1.0},
+    "steps": {"low": 1, "high": 64, "integer": True},
+    "crash": {"low": 0, "high": 9, "integer": True},
+    "screen": {"low": 0, "high": 1},
+    "note": {"choices": ["a", "b", "c"]},
+}
+GATES = {
+    "primary": {"name": "progress", "sign": 1, "width": 2.0},
+    "guards": [{"measure": {"name": "off_track_rate", "sign": -1}, "margin": 0.1, "ceiling": 0.3}],
+    "best": 1.0,
+    "headroom": 0.1,
+    "effect": 0.02,
+    "smoke": 0.1,
+    "batch": 50,
+    "cap": 200,
+    "alpha": 0.5,
+    "seed_units": 20,
+}
+
+
+def config(root, **changes):
+    """A campaign below `root`; `changes` are merged into its groups."""
+    data = {
+        "name": "toy", "commands": COMMANDS, "budget": 100, "space": SPACE, "gates": GATES,
+        "metrics": ["progress", "off_track_rate", "speed"], "root": str(root),
+        "budgets": {"generations": 2, "timeout": 30.0, "grace": 1.0},
+        "proposer": {"kind": "random", "candidates": 2}, "executor": {"jobs": 2},
+    }  # fmt: skip
+    for key, value in changes.items():
+        merged = isinstance(value, dict) and key != "space"
+        data[key] = {**data.get(key, {}), **value} if merged else value
+    return schema.build(CampaignConfig, data)
+
+
+def transcript(path, *proposals):
+    """A file of proposals (change, or the whole mapping) and what names it as proposer."""
+    import json
+
+    whole = [
+        one
+        if "change" in one
+        else {"change": one, "hypothesis": "it drives on", "observable": "progress", "sign": 1}
+        for one in proposals
+    ]
+    path.write_text("".join(json.dumps(one) + "\n" for one in whole))
+    return {"kind": "transcript", "transcript": str(path), "candidates": len(proposals)}
+
+
+def run(config, stage="all"):
+    """Run a campaign; returns (why it stopped, its state)."""
+    with Campaign.opened(config, lambda text: None) as campaign:
+        return campaign.run(stage), campaign.state
