@@ -35,7 +35,10 @@ class Settings:
         default="all", metadata={"help": "one part of the study, or all"}
     )
     quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
-    rounds: int = field(default=7, metadata={"help": "measured turns of variants and validation"})
+    rounds: int = field(default=7, metadata={"help": "measured turns of variants"})
+    stretches: int = field(
+        default=3, metadata={"help": "measured turns of validation, minutes each"}
+    )
     threads: int = field(default=2, metadata={"help": "torch's CPU threads"})
     record: bool = field(
         default=False, metadata={"help": "keep as experiments/records/ppo_profile.json"}
@@ -43,7 +46,7 @@ class Settings:
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
     def __post_init__(self) -> None:
-        cli.check_ranges(self, rounds=(1, 100), threads=(1, 256))
+        cli.check_ranges(self, rounds=(1, 100), stretches=(1, 100), threads=(1, 256))
         if self.record and (self.quick or self.part != "all"):
             raise ValueError("record=true keeps the whole study: leave out quick and part")
 
@@ -216,17 +219,19 @@ def validation(settings: Settings, run: Run) -> "Results":
         while ours.ticks < until:
             ours.advance()
 
+    ours.advance()  # compiles
+    beside.submit(Snapshot({}, weights))
+    beside.judged(wait=True)  # starts its process
     seconds: dict[str, list[float]] = {"without": [], "with": []}
-    for number in range(settings.rounds + 1):
+    for number in range(settings.stretches):
         for name in ("without", "with") if number % 2 else ("with", "without"):
             before = ours.ticks
             if name == "with":
                 beside.submit(Snapshot({}, weights))
             lap = ours.watch.lap(stretch)["total"] / (ours.ticks - before)
             beside.judged(wait=True)
-            if number:
-                seconds[name].append(lap)
-        print(f"validation: round {number} of {settings.rounds}", flush=True)
+            seconds[name].append(lap)
+        print(f"validation: turn {number + 1} of {settings.stretches}", flush=True)
     beside.close()
     ours.close()
     costs = [a / b - 1 for a, b in zip(seconds["with"], seconds["without"], strict=True)]
@@ -250,7 +255,7 @@ def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     chosen = PARTS if settings.part == "all" else {settings.part: PARTS[settings.part]}
     if settings.quick:
-        settings = replace(settings, rounds=1)
+        settings = replace(settings, rounds=1, stretches=1)
     from experiments import bench
 
     bench.measure("profile_ppo", chosen, settings, record="ppo_profile")
