@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.files import to_plain
+from common.files import fsync_path, to_plain
 
 KINDS = (
     "campaign",
@@ -112,7 +112,7 @@ class Ledger:
             file.seek(0)
             rows, whole = _parsed(path, file.read())
             file.truncate(whole)
-            _sync_directory(path.parent)
+            fsync_path(path.parent)
             yield cls(path, rows, file)
 
     def append(self, kind: str, data: Mapping[str, Any]) -> Row:
@@ -170,11 +170,3 @@ def _row(path: Path, number: int, line: bytes) -> Row:
             f"{path} line {number + 1} was changed: its hash is not that of its content"
         )
     return row
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -51,7 +51,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}.tmp{path.suffix}")
     try:
         yield temporary
-        _fsync(temporary)
+        fsync_path(temporary)
         os.replace(temporary, path)
     except BaseException as error:
         with suppress(OSError):
@@ -65,7 +65,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             except AttributeError:  # PyAV's errors cannot be changed
                 raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-    _fsync(path.parent)  # the rename itself must survive a power cut
+    fsync_path(path.parent)  # the rename itself must survive a power cut
 
 
 def remove_temporaries(directory: str | os.PathLike) -> list[Path]:
@@ -250,7 +250,8 @@ def _repair_tail(file: Any) -> int:
     return end + 1
 
 
-def _fsync(path: Path) -> None:
+def fsync_path(path: Path) -> None:
+    """Have what was written to a file, or the names in a directory, on the disk before going on."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

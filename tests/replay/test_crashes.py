@@ -55,9 +55,9 @@ DATASETS = len(columns()) + 5
 MOMENTS = {
     "a dataset": lambda k: (h5py.Group, "create_dataset", DATASETS * (k - 1) + 7),
     "the file": lambda k: (Path, "write_bytes", k, half_a_file),
-    "before fsync": lambda k: (files, "_fsync", 2 * k - 1),
+    "before fsync": lambda k: (files, "fsync_path", 2 * k - 1),
     "before rename": lambda k: (os, "replace", k),
-    "after rename": lambda k: (files, "_fsync", 2 * k),
+    "after rename": lambda k: (files, "fsync_path", 2 * k),
     "before the index line": lambda k: (shards, "append_jsonl", k),
     "in the index line": lambda k: (shards, "append_jsonl", k, half_a_line),
     "after the index line": lambda k: (shards, "append_jsonl", k, files.append_jsonl),
