@@ -1,7 +1,7 @@
 """Research without luck: proposes changes of a configuration, runs them, promotes what holds up.
 
-A campaign (conf/campaign/*.yaml) names a training command, the keys that may be searched, budgets
-and gates. `python -m autoresearch run` proposes, runs and judges by generations, and writes all
-that happens into an append-only ledger from which every decision can be made again. It runs
+A campaign (conf/autoresearch/*.yaml) names a training command, the keys that may be searched,
+budgets and gates. `python -m autoresearch run` proposes, runs and judges by generations, and writes
+all that happens into an append-only ledger from which every decision can be made again. It runs
 commands as processes and reads the files that they leave; it imports no trainer.
 """

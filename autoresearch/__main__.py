@@ -24,7 +24,7 @@ from autoresearch.verify import verify
 from common import cli, schema
 from common.config import CONF_DIR
 from common.errors import ConfigError, UserError
-from common.files import write_json
+from common.files import to_plain, write_json
 
 CONFIGURATIONS = CONF_DIR / "autoresearch"
 
@@ -103,7 +103,8 @@ def resume(words: Sequence[str]) -> None:
     began = recorded_config(_directory(config))
     kept = schema.build(
         CampaignConfig,
-        _plain(began) | {"budgets": _plain(config.budgets), "executor": _plain(config.executor)},
+        to_plain(began)
+        | {"budgets": to_plain(config.budgets), "executor": to_plain(config.executor)},
     )
     _run(kept, "all")
 
@@ -152,9 +153,12 @@ def calibrate(words: Sequence[str]) -> None:
     runs = _number("runs", own.get("runs", LEAST_RUNS), 2, 10_000)
     units = _number("units", own.get("units", 100), 2, 100_000)
     count = _number("campaigns", own.get("campaigns", 10_000), 1, 10**7)
-    effects = [float(text) for text in own.get("effects", "0,0.02,0.05,0.1,0.15,0.2").split(",")]
+    try:
+        effects = [float(x) for x in own.get("effects", "0,0.02,0.05,0.1,0.15,0.2").split(",")]
+    except ValueError as error:
+        raise ConfigError(f"effects are numbers with commas: {error}") from None
     directory = _directory(config).with_name(f"{config.name}_calibration")
-    kept = schema.build(CampaignConfig, _plain(config) | {"name": directory.name})
+    kept = schema.build(CampaignConfig, to_plain(config) | {"name": directory.name})
     with Campaign.opened(kept, print) as campaign:
         noise = measure(campaign, runs, units)
     options = {"generations": config.budgets.generations, "candidates": config.proposer.candidates}
@@ -243,12 +247,6 @@ def _numbers(state: State) -> dict[str, Any]:
 
 def _directory(config: CampaignConfig) -> Path:
     return Path(config.root) / config.name
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    from common.files import to_plain
-
-    return to_plain(value)
 
 
 def _number(name: str, text: Any, low: int, high: int) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 
 from autoresearch.config import CampaignConfig
 from autoresearch.executor import Ended, Executor, Job, LocalExecutor, end_attempt
-from autoresearch.harness import Artifact, Harness, Unusable, key_of
+from autoresearch.harness import Artifact, Harness, Unusable, key_of, train_task
 from autoresearch.ledger import Ledger, Row
 from autoresearch.plan import Ask, Perform, Record, Step, Stop, next_step, training_seed
 from autoresearch.proposal import combined, digest, objections
@@ -168,8 +168,7 @@ class Campaign:
                     break
                 run = self._claim(task)
                 command = self.harness.command(run, self.state)
-                place, log = self.harness.place(run), self.harness.log(run)
-                job = Job(run.last.token, command, log, place, budgets.timeout)
+                job = Job(run.last.token, command, self.harness.log(run), budgets.timeout)
                 pid = self.executor.start(job)
                 self._write("running", {"run": run.id, "attempt": run.last.number, "pid": pid})
                 running[run.last.token] = run
@@ -200,8 +199,6 @@ class Campaign:
         if ended.timed_out:
             told = f"it took longer than {self.config.budgets.timeout:g} s"
             self._failed(run, "timeout", told, ended.seconds)
-        elif ended.code is None:
-            self._failed(run, LOST, "its process or node was lost", ended.seconds)
         elif ended.code == EXIT_USER_ERROR:
             self._failed(run, "refused", self.harness.complaint(run), ended.seconds)
         elif -ended.code in FROM_OUTSIDE:
@@ -311,11 +308,14 @@ class Campaign:
         )  # fmt: skip
 
     def _trained(self, name: str, seed: int) -> Artifact:
-        wanted = f"train:{digest(self.state.overrides(name))}:{seed}:{self.config.budget}"
-        return self.load(self.state.runs[wanted].artifact)
+        return self.load(self.state.runs[self._key(name, seed)].artifact)
+
+    def _key(self, name: str, seed: int) -> str:
+        """Of a run on the whole budget."""
+        return key_of(train_task(name, self.state.overrides(name), seed, self.config.budget))
 
     def _judged_means(self, name: str, seed: int) -> dict[str, float]:
-        trained = f"train:{digest(self.state.overrides(name))}:{seed}:{self.config.budget}"
+        trained = self._key(name, seed)
         runs = self.state.runs.values()
         run = next(one for one in runs if one.finished and one.task.get("of") == trained)
         means = {}
@@ -357,9 +357,8 @@ class Campaign:
 
 def recorded_config(directory: Path) -> CampaignConfig:
     """The configuration that the campaign in `directory` was last run with."""
-    state = State.of(Ledger.reading(directory / LEDGER).rows)
     rows = [r for r in Ledger.reading(directory / LEDGER).rows if r.kind in ("campaign", "resumed")]
-    if not state.campaign:
+    if not rows:
         raise UserError(f"{directory / LEDGER} is empty: the campaign never began")
     return schema.build(CampaignConfig, rows[-1].data["config"])
 

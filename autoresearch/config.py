@@ -301,15 +301,13 @@ class ProposerConfig:
 
 @dataclass(frozen=True)
 class ExecutorConfig:
-    """Where processes run.
+    """How processes run.
 
     Attributes:
-        kind: local processes.
         jobs: at a time.
         attempts: of one run that was lost with its process.
     """
 
-    kind: Literal["local"] = "local"
     jobs: int = 1
     attempts: int = 3
 

@@ -30,14 +30,12 @@ class Job:
         token: of the attempt.
         command: program and arguments.
         log: file that its output is appended to.
-        place: the directory that it writes.
         timeout: seconds until it is ended.
     """
 
     token: str
     command: Sequence[str]
     log: Path
-    place: Path
     timeout: float
 
 
@@ -47,13 +45,13 @@ class Ended:
 
     Attributes:
         token: whose.
-        code: exit status; None where the process was lost.
+        code: exit status, negative for a signal.
         timed_out: it was ended because it took too long.
         seconds: that it ran.
     """
 
     token: str
-    code: int | None
+    code: int
     timed_out: bool
     seconds: float
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from autoresearch.campaign import LEDGER
 from autoresearch.config import CampaignConfig
-from autoresearch.harness import Artifact, Harness
+from autoresearch.harness import Artifact, Harness, key_of, train_task
 from autoresearch.ledger import Ledger
 from autoresearch.plan import Record, next_step, training_seed
 from autoresearch.proposal import Proposal, combined, digest, objections
@@ -81,7 +81,7 @@ def _check_proposal(
         return
     proposal, parent = Proposal(**data["proposal"]), state.overrides(state.generation.parent)
     seed = training_seed(config, 1, 0)
-    run = state.runs[f"train:{digest(state.overrides(BASE))}:{seed}:{config.budget}"]
+    run = state.runs[key_of(train_task(BASE, {}, seed, config.budget))]
     base = load(run.artifact)["config"]
     reasons = objections(proposal, config, parent, base, state.tried)
     if reasons != data.get("reasons", []):

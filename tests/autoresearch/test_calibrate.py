@@ -103,6 +103,7 @@ class TestCommand:
             (["rn"], "did you mean 'run'"),
             (["show", "campaign=control_49k"], "show takes one name"),
             (["calibrate", "campaign=control_49k", "runs=many"], "not a whole number"),
+            (["calibrate", "campaign=control_49k", "effects=big"], "effects are numbers"),
             (["status", "campaign=control_49k", "root=nowhere"], "no such ledger"),
         ],
     )
