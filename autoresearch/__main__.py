@@ -12,6 +12,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
+from rich.live import Live
 
 from autoresearch.calibrate import LEAST_RUNS, best_of_three, measure, simulate
 from autoresearch.campaign import LEDGER, Campaign, recorded_config
@@ -36,6 +37,7 @@ DESCRIPTION = """Propose, run, judge, promote: a research campaign over a traini
 
     propose, judge, promote     run one stage of a generation only
     resume                      run, by the settings in the ledger
+    final                       the winner against the base on fresh seeds and sealed units, once
     show campaign=... ID        all that is known of a candidate (g001_c02) or a run (run_008)
     calibrate                   measure noise and error rates: runs=24 units=100 campaigns=10000
     earlier                     the earlier record's promotions before these gates
@@ -217,6 +219,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "propose": lambda words: run(words, "propose"),
     "judge": lambda words: run(words, "judge"),
     "promote": lambda words: run(words, "promote"),
+    "final": lambda words: run(words, "final"),
     "resume": resume,
     "status": status,
     "verify": check,
@@ -227,10 +230,21 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
 
 
 def _run(config: CampaignConfig, stage: str) -> None:
-    with Campaign.opened(config, lambda text: print(text, flush=True)) as campaign:
-        reason = campaign.run(stage)
-        Console().print(overview(config, campaign.state))
-        cli.finish(_numbers(campaign.state) | {"stopped": reason})
+    console = Console()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def watch(state: State) -> None:
+            if console.is_terminal:
+                live.update(overview(config, state), refresh=True)
+
+        def say(text: str) -> None:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+        with Campaign.opened(config, say, watch) as campaign:
+            reason = campaign.run(stage)
+            state = campaign.state
+    console.print(overview(config, state))
+    cli.finish(_numbers(state) | {"stopped": reason})
 
 
 def _numbers(state: State) -> dict[str, Any]:

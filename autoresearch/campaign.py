@@ -19,10 +19,19 @@ from typing import Any, Literal
 import numpy as np
 
 from autoresearch.config import CampaignConfig
-from autoresearch.executor import Ended, Executor, Job, LocalExecutor, end_attempt
+from autoresearch.executor import Ended, Executor, LocalExecutor, end_attempt
 from autoresearch.harness import Artifact, Harness, Unusable, key_of, train_task
 from autoresearch.ledger import Ledger, Row
-from autoresearch.plan import Ask, Perform, Record, Step, Stop, next_step, training_seed
+from autoresearch.plan import (
+    Ask,
+    Perform,
+    Record,
+    Step,
+    Stop,
+    final_step,
+    next_step,
+    training_seed,
+)
 from autoresearch.proposal import combined, digest, objections
 from autoresearch.proposers import Brief, Exhausted, Trial, make_proposer
 from autoresearch.state import BASE, LOST, RunState, State
@@ -31,7 +40,7 @@ from common.errors import EXIT_USER_ERROR, ConfigError, UserError
 from common.files import to_plain
 from common.runs import code_state
 
-Stage = Literal["propose", "judge", "promote", "all"]
+Stage = Literal["propose", "judge", "promote", "all", "final"]
 
 LEDGER = "ledger.jsonl"
 FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -49,6 +58,7 @@ class Campaign:
         ledger: open for writing.
         say: prints a line.
         executor: what runs tasks.
+        watch: is given the state after every row.
     """
 
     def __init__(
@@ -58,8 +68,10 @@ class Campaign:
         ledger: Ledger,
         say: Callable[[str], None],
         executor: Executor,
+        watch: Callable[[State], None],
     ) -> None:
-        self.config, self.directory, self.ledger, self.say = config, directory, ledger, say
+        self.config, self.directory, self.ledger = config, directory, ledger
+        self.say, self.watch = say, watch
         self.state = State.of(ledger.rows)
         self.harness = Harness(config, directory)
         self.load = lru_cache(maxsize=4096)(self.harness.load)
@@ -68,7 +80,12 @@ class Campaign:
 
     @classmethod
     @contextmanager
-    def opened(cls, config: CampaignConfig, say: Callable[[str], None]) -> Iterator[Campaign]:
+    def opened(
+        cls,
+        config: CampaignConfig,
+        say: Callable[[str], None],
+        watch: Callable[[State], None] = lambda state: None,
+    ) -> Iterator[Campaign]:
         """Begin a campaign, or take up the one in its directory.
 
         Raises `UserError` where another process runs it, it was begun with other settings or
@@ -76,9 +93,9 @@ class Campaign:
         """
         directory = Path(config.root) / config.name
         with Ledger.writing(directory / LEDGER) as ledger:
-            executor = LocalExecutor(config.budgets.grace)
-            campaign = cls(config, directory, ledger, say, executor)
+            executor = _executor(config)
             try:
+                campaign = cls(config, directory, ledger, say, executor, watch)
                 campaign._begin()
                 yield campaign
             finally:
@@ -88,10 +105,16 @@ class Campaign:
         """Take steps until the campaign ends, or a stage of a generation; returns why it stopped.
 
         Stages: propose, until the generation has its proposals; judge, until each of them is
-        judged; promote, until the generation is closed; all.
+        judged; promote, until the generation is closed; all; final, once it has ended: its winner
+        on its sealed units. Raises `UserError` for a final of one that has not.
         """
         while True:
-            step = next_step(self.config, self.state, self.load)
+            over = self.state.ended is not None
+            follows = final_step if stage == "final" and over else next_step
+            step = follows(self.config, self.state, self.load)
+            if stage == "final" and not over:
+                self._end_search(step)
+                continue
             if self._beyond(stage, step):
                 return f"{stage} is done"
             match step:
@@ -105,8 +128,20 @@ class Campaign:
                 case Ask():
                     self._ask()
                 case Perform(tasks):
-                    if reason := self.perform(tasks):
+                    if reason := self.perform(tasks, limited=not over):
                         self._write("ended", {"reason": reason})
+
+    def _end_search(self, step: Step) -> None:
+        """Write that the search has ended, where `step` says so or the budget does."""
+        if isinstance(step, Record) and step.kind == "ended":
+            self._write("ended", step.data)
+        elif isinstance(step, Perform) and (reason := self._over_budget(step.tasks[0], {})):
+            self._write("ended", {"reason": reason})
+        else:
+            raise UserError(
+                f"{self.directory} has not ended, and sealed units are opened once: run it to its "
+                "end first"
+            )
 
     def _beyond(self, stage: Stage, step: Step) -> bool:
         """Whether a stage ends before `step`."""
@@ -154,22 +189,20 @@ class Campaign:
             else:
                 self._finished(run, artifact, 0.0)
 
-    def perform(self, tasks: list[dict[str, Any]]) -> str | None:
-        """Run tasks, `jobs` at a time; returns why the campaign has to end, if it has."""
+    def perform(self, tasks: list[dict[str, Any]], limited: bool = True) -> str | None:
+        """Run tasks, `jobs` at a time; returns why the campaign has to end, if it is `limited` by
+        its budgets and has to."""
         waiting, running = list(tasks), {}
-        budgets = self.config.budgets
         while waiting or running:
             while waiting and len(running) < self.config.executor.jobs:
                 task = waiting.pop(0)
-                if reason := self._over_budget(task, running):
+                if limited and (reason := self._over_budget(task, running)):
                     waiting.clear()
                     if not running:
                         return reason
                     break
                 run = self._claim(task)
-                command = self.harness.command(run, self.state)
-                job = Job(run.last.token, command, self.harness.log(run), budgets.timeout)
-                pid = self.executor.start(job)
+                pid = self.executor.start(self.harness.job(run, self.state))
                 self._write("running", {"run": run.id, "attempt": run.last.number, "pid": pid})
                 running[run.last.token] = run
             for ended in self.executor.wait():
@@ -196,7 +229,9 @@ class Campaign:
         return self.state.runs[key]
 
     def _ended(self, run: RunState, ended: Ended) -> None:
-        if ended.timed_out:
+        if ended.lost:
+            self._failed(run, LOST, ended.lost, ended.seconds)
+        elif ended.timed_out:
             told = f"it took longer than {self.config.budgets.timeout:g} s"
             self._failed(run, "timeout", told, ended.seconds)
         elif ended.code == EXIT_USER_ERROR:
@@ -215,17 +250,23 @@ class Campaign:
 
     def _finished(self, run: RunState, artifact: Artifact, seconds: float) -> None:
         self._check_ruler(run, artifact)
-        before = sum(attempt.ticks for attempt in run.attempts)
         data = {"run": run.id, "attempt": run.last.number, "seconds": seconds}
-        data["ticks"] = max(artifact.get("ticks", 0) - before, 0)
+        data["ticks"] = self._newly_spent(run, artifact.get("ticks", 0))
         self._write("finished", data | {"artifact": self.harness.keep(artifact)})
 
     def _failed(self, run: RunState, reason: str, detail: str, seconds: float) -> None:
-        before = sum(attempt.ticks for attempt in run.attempts)
-        ticks = max(self.harness.ticks(run) - before, 0)
+        if reason == LOST and self.executor.forgets:
+            ticks = run.task.get("budget", 0)  # nobody knows how far it came: it counts in full
+        else:
+            ticks = self._newly_spent(run, self.harness.ticks(run))
         data = {"run": run.id, "attempt": run.last.number, "reason": reason, "detail": detail}
         self._write("failed", data | {"seconds": seconds, "ticks": ticks})
         self.say(f"{run.id}: {reason}: {detail}")
+
+    def _newly_spent(self, run: RunState, total: int) -> int:
+        """What the last attempt added to the `total` ticks in its run directory."""
+        kept = [a for a in run.attempts if not (a.reason == LOST and self.executor.forgets)]
+        return max(total - sum(attempt.ticks for attempt in kept), 0)
 
     def _check_ruler(self, run: RunState, artifact: Artifact) -> None:
         """Stop a campaign whose runs are no longer made or measured by the same code."""
@@ -329,6 +370,7 @@ class Campaign:
     def _write(self, kind: str, data: Mapping[str, Any]) -> Row:
         row = self.ledger.append(kind, data)
         self.state.apply(row)
+        self.watch(self.state)
         return row
 
     def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -345,6 +387,14 @@ class Campaign:
             self.say(f"{data['candidate']} {data['gate']}: {outcome}{told}")
         elif kind == "promoted":
             self.say(f"{data['candidate']} is promoted")
+        elif kind == "opened":
+            self.say(
+                f"sealed units {data['first']}-{data['first'] + data['units'] - 1} are opened, for "
+                f"{data['candidate']} against the base on {data['seeds']} fresh training seeds"
+            )
+        elif kind == "final":
+            told = "; ".join(data["reasons"]) or f"p = {data['p']:.3g}"
+            self.say(f"final: {'held up' if data['passed'] else 'did not hold up'}; {told}")
 
     def _minutes_per_run(self) -> float | None:
         whole = [
@@ -353,6 +403,14 @@ class Campaign:
             if run.finished and run.task.get("budget") == self.config.budget
         ]
         return float(np.mean(whole)) / 60 if whole else None
+
+
+def _executor(config: CampaignConfig) -> Executor:
+    if config.executor.kind == "ray":
+        from autoresearch.cluster import RayExecutor  # late: an extra, and slow to start
+
+        return RayExecutor(config.executor, config.budgets.grace)
+    return LocalExecutor(config.budgets.grace)
 
 
 def recorded_config(directory: Path) -> CampaignConfig:

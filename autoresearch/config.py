@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from autoresearch.evidence import seeds_of, share_of
+from autoresearch.evidence import seeds_needed, seeds_of, share_of
 
 FORBIDDEN = (
     *("seed", "name", "run_root", "resume", "device", "precision", "threads", "processes"),
@@ -91,6 +91,7 @@ class Commands:
         train: {root}/{name} is the run directory to make, {seed} and {budget} as they say; the
             candidate's `key=value` follow at the end.
         resume: the same for a run directory {run} that a killed process left.
+        sealed: words that follow `judge` where the units are the sealed ones.
         judge: {run} is a trained run directory, {into} where results go, {units} which units
             (1000000-1000031), {first} and {count} the same as numbers.
         reading: what judging leaves.
@@ -104,6 +105,7 @@ class Commands:
     judge: tuple[str, ...]
     reading: Reading
     resume: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
     ticks: str = "ticks"
     screens: str = "diagnostics/"
     measures: tuple[str, ...] = ("episode/", "action/", "ppo/", "diagnostics/")
@@ -216,6 +218,33 @@ class Gates:
 
 
 @dataclass(frozen=True)
+class Final:
+    """On what the winner of a campaign that has ended is measured against the base, once.
+
+    Attributes:
+        first, units: sealed units: nothing else ever uses them.
+        seeds: training seeds, which no generation had.
+        level: of the test that the gain holds up.
+    """
+
+    first: int = 500
+    units: int = 100
+    seeds: int = 8
+    level: float = 0.05
+
+    def __post_init__(self) -> None:
+        _require(self.first >= 0, f"first is at least 0, not {self.first}")
+        _require(1 <= self.units <= 5000, f"units is 1 to 5000, not {self.units}")
+        _require(0 < self.level < 1, f"level is between 0 and 1, not {self.level}")
+        least = seeds_needed(self.level)
+        _require(
+            least <= self.seeds <= 20,
+            f"seeds is {least} (so many can reach a level of {self.level:g}) to 20, "
+            f"not {self.seeds}",
+        )
+
+
+@dataclass(frozen=True)
 class Budgets:
     """Where a campaign ends, counted over all its processes and resumes; null is no limit.
 
@@ -304,16 +333,28 @@ class ExecutorConfig:
     """How processes run.
 
     Attributes:
+        kind: local, processes of this machine; or ray, tasks on a Ray cluster (extra cluster),
+            each of whose nodes has this project installed, at the same commit.
         jobs: at a time.
-        attempts: of one run that was lost with its process.
+        attempts: of one run that was lost with its process or node.
+        address: of ray: host:port of the cluster's head, or auto for the one that this machine
+            belongs to; empty starts one on this machine, for as long as the campaign runs.
+        cpus, gpus: of ray, what a task takes of its node.
     """
 
+    kind: Literal["local", "ray"] = "local"
     jobs: int = 1
     attempts: int = 3
+    address: str = ""
+    cpus: float = 1.0
+    gpus: float = 0.0
 
     def __post_init__(self) -> None:
         _require(1 <= self.jobs <= 1024, f"jobs is 1 to 1024, not {self.jobs}")
         _require(1 <= self.attempts <= 100, f"attempts is 1 to 100, not {self.attempts}")
+        _require(self.kind == "ray" or not self.address, "address goes with kind=ray")
+        _require(0 < self.cpus <= 1024, f"cpus is above 0, not {self.cpus}")
+        _require(0 <= self.gpus <= 64, f"gpus is at least 0, not {self.gpus}")
 
 
 @dataclass(frozen=True)
@@ -336,6 +377,7 @@ class CampaignConfig:
     budget: int
     space: dict[str, Range]
     gates: Gates
+    final: Final = field(default_factory=Final)
     metrics: tuple[str, ...] = ()
     budgets: Budgets = field(default_factory=Budgets)
     proposer: ProposerConfig = field(default_factory=ProposerConfig)

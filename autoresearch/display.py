@@ -15,7 +15,7 @@ COLUMNS = ("candidate", "change", "stage", "gain", "evidence", "verdict", "mecha
 
 
 def overview(config: CampaignConfig, state: State) -> Group:
-    """Table and budget line, for `rich` to print or to keep on the screen."""
+    """Table, budget and what runs now, for `rich` to print or to keep on the screen."""
     grid = Table(title=f"campaign {config.name}", title_justify="left")
     for name in COLUMNS:
         grid.add_column(name, justify="right" if name in ("gain", "evidence") else "left")
@@ -26,7 +26,8 @@ def overview(config: CampaignConfig, state: State) -> Group:
         grid.add_row(Text(told, style="bold"), refused)
         for candidate in generation.candidates.values():
             grid.add_row(*row(candidate))
-    return Group(grid, Text(budget_line(config, state)))
+    lines = [budget_line(config, state), *final_line(state), *running_line(state)]
+    return Group(grid, *(Text(line) for line in lines))
 
 
 def row(candidate: Candidate) -> list[str]:
@@ -76,6 +77,23 @@ def budget_line(config: CampaignConfig, state: State) -> str:
     if state.ended:
         parts.append(f"ended: {state.ended}")
     return "; ".join(parts)
+
+
+def final_line(state: State) -> list[str]:
+    """What the sealed units said, if they were opened."""
+    if state.final is None:
+        return ["sealed units are open"] if state.opened else []
+    told = state.final
+    verdict = "held up" if told["passed"] else "did not hold up"
+    gain = f", gain {interval(told['gain'])}" if "gain" in told else ""
+    reasons = "; ".join(told["reasons"])
+    return [f"final: {told['candidate']} {verdict}{gain}" + (f" ({reasons})" if reasons else "")]
+
+
+def running_line(state: State) -> list[str]:
+    """The runs whose end is not known."""
+    now = [f"{r.id} {r.task['kind']} {r.task['candidate']}" for r in state.runs.values() if r.open]
+    return [f"now: {', '.join(now)}"] if now else []
 
 
 def _evidence(told: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where tasks run: processes of this machine.
+"""Where tasks run: processes of this machine, or of a cluster's (`cluster.py`).
 
 An executor starts commands and tells how they ended. It decides nothing and remembers nothing: what
 happened is in the ledger, and what was found in files.
@@ -9,12 +9,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from autoresearch.leash import leashed
+from common.runs import ROOT
+
+RUNS = "<runs>"
+"""Stands in a job's words for the directory of runs, wherever that is where the job runs."""
 
 TOKEN = "AUTORESEARCH_ATTEMPT"
 """Environment variable by which the processes of an attempt are known, also after a kill."""
@@ -28,15 +35,28 @@ class Job:
 
     Attributes:
         token: of the attempt.
-        command: program and arguments.
+        words: arguments of python, the first a script (of this project, or as it stands) or -c.
+        runs: directory of runs; the words have RUNS for it.
+        needs: names of the run directories there that it reads.
+        makes: name of the one that it writes.
         log: file that its output is appended to.
         timeout: seconds until it is ended.
     """
 
     token: str
-    command: Sequence[str]
+    words: Sequence[str]
+    runs: Path
+    needs: tuple[str, ...]
+    makes: str
     log: Path
     timeout: float
+
+    @property
+    def command(self) -> list[str]:
+        """Program and arguments, on the machine that asks."""
+        script, *rest = (word.replace(RUNS, str(self.runs)) for word in self.words)
+        own = ROOT / script
+        return [sys.executable, str(own) if own.is_file() else script, *rest]
 
 
 @dataclass(frozen=True)
@@ -48,16 +68,24 @@ class Ended:
         code: exit status, negative for a signal.
         timed_out: it was ended because it took too long.
         seconds: that it ran.
+        lost: it ended with its node, and nothing of it came back; says how.
     """
 
     token: str
     code: int
     timed_out: bool
     seconds: float
+    lost: str = ""
 
 
 class Executor(Protocol):
-    """Runs jobs, several at a time."""
+    """Runs jobs, several at a time.
+
+    Attributes:
+        forgets: what a lost attempt has computed is lost with it, and cannot be taken up.
+    """
+
+    forgets: bool
 
     def start(self, job: Job) -> int:
         """Start a job; returns the id of its process group, 0 where it has none here."""
@@ -70,17 +98,25 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Processes of this machine, each in a group of its own that is ended as a whole."""
+    """Processes of this machine, each in a group of its own that is ended as a whole.
 
-    def __init__(self, grace: float) -> None:
-        self.grace = grace
+    Args:
+        grace: seconds between TERM and KILL.
+        leashed: they end by themselves once this process is gone, however it went.
+    """
+
+    forgets = False
+
+    def __init__(self, grace: float, leashed: bool = False) -> None:
+        self.grace, self.leashed = grace, leashed
         self._running: dict[str, tuple[Job, subprocess.Popen, float]] = {}
 
     def start(self, job: Job) -> int:
         job.log.parent.mkdir(parents=True, exist_ok=True)
+        command = leashed(job.command, self.grace) if self.leashed else job.command
         with open(job.log, "ab") as log:
             process = subprocess.Popen(
-                job.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 start_new_session=True, env=os.environ | {TOKEN: job.token},
             )  # fmt: skip
         self._running[job.token] = job, process, time.monotonic()

@@ -3,7 +3,8 @@
 Tasks are plain data, so that the ledger can hold them:
 
     {"kind": "train", "candidate", "overrides", "seed", "budget"}
-    {"kind": "judge", "candidate", "of": key of the trained run, "first": unit, "count": units}
+    {"kind": "judge", "candidate", "of": key of the trained run, "first": unit, "count": units,
+     "sealed": whether these units are opened once}
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autoresearch.config import CampaignConfig
+from autoresearch.executor import RUNS, Job
 from autoresearch.proposal import as_arguments, digest
 from autoresearch.state import RunState, State
 from common.errors import UserError
 from common.files import atomic_write_bytes, read_json, to_plain
-from common.runs import ROOT, Run, flattened
+from common.runs import Run, flattened
 
 Artifact = dict[str, Any]
 """What a finished task found: for a training run its configuration, screens and measures; for a
@@ -48,7 +49,7 @@ def train_task(candidate: str, overrides: Mapping[str, Any], seed: int, budget: 
     }
 
 
-def judge_task(trained: Task, first: int, count: int) -> Task:
+def judge_task(trained: Task, first: int, count: int, sealed: bool = False) -> Task:
     """Judge what `trained` made, on the units first, first + 1, ..."""
     return {
         "kind": "judge",
@@ -56,6 +57,7 @@ def judge_task(trained: Task, first: int, count: int) -> Task:
         "of": key_of(trained),
         "first": first,
         "count": count,
+        "sealed": sealed,
     }
 
 
@@ -86,25 +88,30 @@ class Harness:
         """Where the processes of a run print to, from all its attempts."""
         return self.directory / "logs" / f"{run.id}.log"
 
-    def command(self, run: RunState, state: State) -> list[str]:
-        """Arguments that start a run, or take it up again; makes room for it first."""
+    def job(self, run: RunState, state: State) -> Job:
+        """What starts a run, or takes it up again; makes room for it first."""
         commands, task, place = self.config.commands, run.task, self.place(run)
-        if task["kind"] == "train":
-            if commands.resume and (place / "manifest.json").is_file():
-                return self._filled(commands.resume, run=place)
-            words = self._filled(
-                commands.train, root=self.runs, name=run.id, seed=task["seed"],
-                budget=task["budget"],
-            )  # fmt: skip
-            words += as_arguments(task["overrides"])
+        own, needs = f"{RUNS}/{run.id}", ()
+        if task["kind"] == "train" and commands.resume and (place / "manifest.json").is_file():
+            words, needs = self._filled(commands.resume, run=own), (run.id,)
         else:
-            first, count = task["first"], task["count"]
-            words = self._filled(
-                commands.judge, run=self.place(state.runs[task["of"]]), root=self.runs, name=run.id,
-                into=place, first=first, count=count, units=f"{first}-{first + count - 1}",
-            )  # fmt: skip
-        shutil.rmtree(place, ignore_errors=True)
-        return words
+            shutil.rmtree(place, ignore_errors=True)
+            if task["kind"] == "train":
+                words = self._filled(
+                    commands.train, root=RUNS, name=run.id, seed=task["seed"],
+                    budget=task["budget"],
+                )  # fmt: skip
+                words += as_arguments(task["overrides"])
+            else:
+                trained, first, count = state.runs[task["of"]].id, task["first"], task["count"]
+                needs = (trained,)
+                judge = commands.judge + (commands.sealed if task["sealed"] else ())
+                words = self._filled(
+                    judge, run=f"{RUNS}/{trained}", root=RUNS, name=run.id, into=own,
+                    first=first, count=count, units=f"{first}-{first + count - 1}",
+                )  # fmt: skip
+        timeout = self.config.budgets.timeout
+        return Job(run.last.token, words, self.runs, needs, run.id, self.log(run), timeout)
 
     def collect(self, run: RunState) -> Artifact:
         """What a run that ended well found.
@@ -158,13 +165,11 @@ class Harness:
 
     def _filled(self, words: Sequence[str], **values: Any) -> list[str]:
         try:
-            filled = [word.format_map({k: str(v) for k, v in values.items()}) for word in words]
+            return [word.format_map({k: str(v) for k, v in values.items()}) for word in words]
         except (KeyError, ValueError, IndexError) as error:
             raise UserError(
                 f"commands: {error} cannot be filled in; there are {', '.join(values)}"
             ) from None
-        script = ROOT / filled[0]
-        return [sys.executable, str(script) if script.is_file() else filled[0], *filled[1:]]
 
     def _trained(self, place: Path) -> Artifact:
         commands, run = self.config.commands, Run.open(place)

@@ -35,6 +35,8 @@ KINDS = (
     "promoted",
     "closed",
     "ended",
+    "opened",
+    "final",
 )
 START = "0" * 64
 """What the first row names as the hash before it."""

@@ -76,6 +76,11 @@ def training_seed(config: CampaignConfig, generation: int, index: int) -> int:
     return derive(config.seed, "training", generation, index) % 2**31
 
 
+def final_seed(config: CampaignConfig, index: int) -> int:
+    """The seed of a training run that the sealed units are opened for."""
+    return derive(config.seed, "final", index) % 2**31
+
+
 def next_step(config: CampaignConfig, state: State, load: Callable[[str], Artifact]) -> Step:
     """What comes next.
 
@@ -89,8 +94,18 @@ def next_step(config: CampaignConfig, state: State, load: Callable[[str], Artifa
     """
     if state.ended is not None:
         return Stop(state.ended)
+    return _decided(_Planner(config, state, load).step)
+
+
+def final_step(config: CampaignConfig, state: State, load: Callable[[str], Artifact]) -> Step:
+    """What comes next for a campaign that has ended: its winner against its base, on fresh seeds
+    and sealed units, once. Arguments and errors are those of `next_step`."""
+    return _decided(_Planner(config, state, load).final)
+
+
+def _decided(decide: Callable[[], Step]) -> Step:
     try:
-        return _Planner(config, state, load).step()
+        return decide()
     except _Wanted as wanted:
         return Perform(wanted.tasks)
     except ValueError as error:
@@ -126,6 +141,8 @@ class _Planner:
 
     def _open(self) -> Step:
         number = len(self.state.generations) + 1
+        if self.state.opened:
+            return Record("ended", {"reason": "its sealed units have been opened"})
         if number > self.config.budgets.generations:
             return Record("ended", {"reason": "all generations are done"})
         last = self.state.generation
@@ -149,6 +166,36 @@ class _Planner:
         if best is not None and not any(c.promoted for c in winners):
             return Record("promoted", {"candidate": best.id, "overrides": best.overrides})
         return Record("closed", {"number": generation.number})
+
+    def final(self) -> Step:
+        """The last claim: the winner's gain over the base holds up, or it does not."""
+        state, final = self.state, self.config.final
+        if state.final is not None:
+            return Stop("the gain held up" if state.final["passed"] else "the gain did not hold up")
+        winner = state.parent
+        if winner == BASE:
+            return Stop("nothing was promoted, so there is nothing to open sealed units for")
+        if state.opened is None:
+            return Record("opened", {"candidate": winner, "first": final.first,
+                                     "units": final.units, "seeds": final.seeds})  # fmt: skip
+        seeds = [final_seed(self.config, index) for index in range(final.seeds)]
+        columns = [
+            [
+                judge_task(
+                    train_task(name, state.overrides(name), seed, self.config.budget),
+                    final.first, final.units, sealed=True,
+                )
+                for seed in seeds
+            ]
+            for name in (winner, BASE)
+        ]  # fmt: skip
+        self._want_judged([task for column in columns for task in column])
+        try:
+            own, base = ([self._found(task)["rows"] for task in column] for column in columns)
+            verdict = gates.configuration(own, base, len(seeds), final.level, self.gates)
+        except _Failed as failed:
+            verdict = gates.failure(failed.reason, failed.detail)
+        return Record("final", {"candidate": winner, **verdict})
 
     # The gates, each a decision about one candidate, or None if it has none to take.
 

@@ -138,6 +138,8 @@ class State:
         runs: by key.
         resumes: how often it was taken up again.
         ended: why it ended, if it has.
+        opened: since when its sealed units are open: the row's data.
+        final: what was found on them.
         tokens: spent by proposers.
     """
 
@@ -146,6 +148,8 @@ class State:
     runs: dict[str, RunState] = field(default_factory=dict)
     resumes: int = 0
     ended: str | None = None
+    opened: dict[str, Any] | None = None
+    final: dict[str, Any] | None = None
     tokens: int = 0
 
     @classmethod
@@ -237,6 +241,10 @@ class State:
                 self.generations[-1].closed = True
             case "ended":
                 self.ended = data["reason"]
+            case "opened":
+                self.opened = data
+            case "final":
+                self.final = data
 
     def _attempted(self, kind: str, data: dict[str, Any]) -> None:
         run = self.run(data["run"])

@@ -12,14 +12,14 @@ from autoresearch.campaign import LEDGER
 from autoresearch.config import CampaignConfig
 from autoresearch.harness import Artifact, Harness, key_of, train_task
 from autoresearch.ledger import Ledger
-from autoresearch.plan import Record, next_step, training_seed
+from autoresearch.plan import Record, final_step, next_step, training_seed
 from autoresearch.proposal import Proposal, combined, digest, objections
 from autoresearch.state import BASE, State
 from common import schema
 from common.errors import UserError
 from common.files import to_plain
 
-DECIDED = ("generation", "judged", "promoted", "closed", "ended")
+DECIDED = ("generation", "judged", "promoted", "closed", "ended", "opened", "final")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def verify(directory: Path) -> Verified:
             _check_proposal(where, row.kind, row.data, config, state, harness.load)
         elif row.kind in DECIDED and not str(row.data.get("reason", "")).startswith("budget:"):
             decisions += 1
-            step = next_step(config, state, harness.load)
+            follows = final_step if row.kind in ("opened", "final") else next_step
+            step = follows(config, state, harness.load)
             if not isinstance(step, Record) or _plain((step.kind, step.data)) != _plain(
                 (row.kind, row.data)
             ):

@@ -66,6 +66,9 @@ def settings_of(run):
 
 
 def judge(given):
+    if 500 <= int(given["first"]) < 1000 and not given.get("sealed"):
+        print("error: sealed", file=sys.stderr)
+        sys.exit(2)
     config, rows = settings_of(Path(given["run"])), []
     skill = float(config["skill"]) * min(1.0, config["budget"] / 100 + 0.5)
     skill += 0.05 * luck("seed", config["seed"], config["skill"], config["grass"], config["steps"])

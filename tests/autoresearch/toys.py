@@ -15,6 +15,7 @@ COMMANDS = {
     "train": [TOY, "train", "root={root}", "name={name}", "seed={seed}", "budget={budget}"],
     "resume": [TOY, "resume", "run={run}"],
     "judge": [TOY, "judge", "run={run}", "into={into}", "first={first}", "count={count}"],
+    "sealed": ["sealed=true"],
     "reading": {"file": "eval.json", "rows": "rows"},
     "measures": ["episode/", "diagnostics/"],
 }
@@ -44,7 +45,8 @@ def config(root, **changes):
     """A campaign below `root`; `changes` are merged into its groups."""
     data = {
         "name": "toy", "commands": COMMANDS, "budget": 100, "space": SPACE, "gates": GATES,
-        "metrics": ["progress", "off_track_rate", "speed"], "root": str(root),
+        "final": {"units": 10, "seeds": 5}, "root": str(root),
+        "metrics": ["progress", "off_track_rate", "speed"],
         "budgets": {"generations": 2, "timeout": 30.0, "grace": 1.0},
         "proposer": {"kind": "random", "candidates": 2}, "executor": {"jobs": 2},
     }  # fmt: skip
