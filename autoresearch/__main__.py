@@ -19,8 +19,10 @@ from autoresearch.campaign import LEDGER, Campaign, recorded_config
 from autoresearch.config import CampaignConfig
 from autoresearch.display import overview
 from autoresearch.earlier import CLAIMS, objections_to
+from autoresearch.keep import CAMPAIGNS, keep
 from autoresearch.ledger import Ledger
 from autoresearch.state import State
+from autoresearch.summary import Summary, summarize
 from autoresearch.verify import verify
 from common import cli, schema
 from common.config import CONF_DIR
@@ -40,10 +42,12 @@ DESCRIPTION = """Propose, run, judge, promote: a research campaign over a traini
     final                       the winner against the base on fresh seeds and sealed units, once
     show campaign=... ID        all that is known of a candidate (g001_c02) or a run (run_008)
     calibrate                   measure noise and error rates: runs=24 units=100 campaigns=10000
+    keep campaign=... [into=experiments/campaigns]
+                                copy ledger and artifacts to the results that are committed
     earlier                     the earlier record's promotions before these gates
 
 campaign names conf/autoresearch/<campaign>.yaml. Any setting of it can follow as name=value:
-proposer.kind=random budgets.generations=2 executor.jobs=2. `run --help` lists them all."""
+proposer=random budgets.generations=2 executor=ray executor.jobs=8. `run --help` lists them all."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -71,6 +75,8 @@ def load(words: Sequence[str], own: Sequence[str] = ()) -> tuple[CampaignConfig,
         name, equals, text = word.partition("=")
         if not equals:
             raise ConfigError(f"'{word}': write name=value")
+        # A group that has kinds can be given its kind alone: executor=ray.
+        name = f"{name}.kind" if name in ("executor", "proposer") else name
         (taken if name in (*own, "campaign") else given)[name] = text
     name = taken.pop("campaign", None)
     if name is None:
@@ -114,10 +120,9 @@ def resume(words: Sequence[str]) -> None:
 def status(words: Sequence[str]) -> None:
     """Print where a campaign is."""
     config, _ = load(words)
-    directory = _directory(config)
-    state = State.of(Ledger.reading(directory / LEDGER).rows)
-    Console().print(overview(recorded_config(directory), state))
-    cli.finish(_numbers(state))
+    summary = summarize(_directory(config))
+    Console().print(overview(summary.config, summary.state))
+    cli.finish(_numbers(summary))
 
 
 def check(words: Sequence[str]) -> None:
@@ -125,6 +130,12 @@ def check(words: Sequence[str]) -> None:
     config, _ = load(words)
     found = verify(_directory(config))
     cli.finish({**vars(found), "verified": True})
+
+
+def keep_campaign(words: Sequence[str]) -> None:
+    """Copy a campaign to where the report finds it."""
+    config, own = load(words, ("into",))
+    cli.finish({"kept": str(keep(_directory(config), Path(own.get("into") or CAMPAIGNS)))})
 
 
 def show(words: Sequence[str]) -> None:
@@ -224,6 +235,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "status": status,
     "verify": check,
     "show": show,
+    "keep": keep_campaign,
     "calibrate": calibrate,
     "earlier": earlier,
 }
@@ -242,12 +254,13 @@ def _run(config: CampaignConfig, stage: str) -> None:
 
         with Campaign.opened(config, say, watch) as campaign:
             reason = campaign.run(stage)
-            state = campaign.state
-    console.print(overview(config, state))
-    cli.finish(_numbers(state) | {"stopped": reason})
+    summary = summarize(_directory(config))
+    console.print(overview(config, summary.state))
+    cli.finish(_numbers(summary) | {"stopped": reason})
 
 
-def _numbers(state: State) -> dict[str, Any]:
+def _numbers(summary: Summary) -> dict[str, Any]:
+    state, cost = summary.state, summary.cost
     promoted = [c.id for c in state.candidates.values() if c.promoted]
     return {
         "generations": len(state.generations),
@@ -256,6 +269,8 @@ def _numbers(state: State) -> dict[str, Any]:
         "runs": len(state.runs),
         "ticks": state.ticks,
         "seconds": state.seconds,
+        "candidates_per_hour": cost.candidates_per_hour,
+        "outside_training": cost.outside_training,
     }
 
 

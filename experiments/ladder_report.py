@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.markdown import estimate, number, provenance, table
+from common.markdown import estimate, number, provenance, table
 from experiments.published import EARLIER_RUNGS
 
 PICTURES = (

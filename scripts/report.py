@@ -5,19 +5,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autoresearch import keep
+from autoresearch import report as campaign_report
+from autoresearch.summary import summarize
 from common import cli
 from common.errors import UserError
 from common.files import atomic_write_text
+from common.markdown import cores, estimate, number, provenance, table, tables
 from common.records import RECORDS, read_record
 from common.runs import ROOT
 from experiments.kept import BUDGETS, REAL, ladder, trained
 from experiments.ladder_report import ladder_section
-from experiments.markdown import cores, estimate, number, provenance, table, tables
 
 DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 
     python scripts/report.py              write them
     python scripts/report.py check=true   only say whether they are what the records give
+
+Campaigns that `python -m autoresearch keep` put into experiments/campaigns get a section each, and
+a page and pictures beside their ledgers.
 
 Marked parts stand between <!-- <name>:begin --> and <!-- <name>:end -->: facts in README.md, and
 ablations in docs/ppo.md where that has it."""
@@ -195,7 +201,7 @@ def ppo_profile_section(record: Mapping[str, Any]) -> str:
     return "\n\n".join([*heading, table(["measure", "value"], rows), *apart, *tables(variants)])
 
 
-def report(records: Path = RECORDS) -> str:
+def report(records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS) -> str:
     """REPORT.md."""
     driving, budgets = trained(records), [read_record(name, records) for name in BUDGETS]
     budgets = [record for record in budgets if record]
@@ -207,6 +213,9 @@ def report(records: Path = RECORDS) -> str:
     sections += [budget_section(budgets)] if budgets else []
     rungs = ladder(records)
     sections += [ladder_section(rungs)] if rungs else []
+    for place in keep.kept(campaigns):
+        where = f"experiments/campaigns/{place.name}"
+        sections.append(campaign_report.section(summarize(place), where))
     for name, section in (
         ("ablations", ablations_section),
         ("speed", speed_section),
@@ -268,14 +277,19 @@ def filled(text: str, name: str, content: str, where: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
-def documents(root: Path = ROOT, records: Path = RECORDS) -> dict[Path, str]:
-    """Every generated document with the text that the records give it."""
+def documents(
+    root: Path = ROOT, records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS
+) -> dict[Path, str]:
+    """Every generated document with the text that the records and kept campaigns give it."""
     readme, prose = root / "README.md", root / "docs" / "ppo.md"
     before = readme.read_text(encoding="utf-8")
     wanted = {
         readme: filled(before, "facts", facts(records), readme.name),
-        root / "REPORT.md": report(records),
+        root / "REPORT.md": report(records, campaigns),
     }
+    for place in keep.kept(campaigns):
+        found = campaign_report.documents(summarize(place))
+        wanted |= {place / name: text for name, text in found.items()}
     if prose.is_file() and "<!-- ablations:" in (text := prose.read_text(encoding="utf-8")):
         record = read_record("ablations", records)
         content = ablations(record) if record else "Not run yet: `python scripts/ablate.py`."

@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import UserError
-from experiments.markdown import tables
+from common.markdown import tables
 from scripts.report import documents, facts, filled, report
 from tests.scripts.small_records import write_ablations, write_rung, write_speeds, write_training
 

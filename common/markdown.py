@@ -23,8 +23,13 @@ def estimate(value: Any) -> str:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+    lines = [_line(header), "|" + "---|" * len(header)]
+    return "\n".join([*lines, *map(_line, rows)])
+
+
+def _line(cells: list[str]) -> str:
+    plain = [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
+    return "| " + " | ".join(plain) + " |"
 
 
 def provenance(record: Mapping[str, Any]) -> str:

@@ -1,0 +1,135 @@
+"""A finished campaign as data for documents: everything comes from its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from autoresearch.campaign import LEDGER
+from autoresearch.config import CampaignConfig
+from autoresearch.ledger import Ledger, Row
+from autoresearch.state import Candidate, State
+from common import schema
+from common.errors import UserError
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a campaign took.
+
+    Attributes:
+        runs, attempts: tasks, and processes started for them.
+        lost, failed: attempts that ended with their process or node, and by their own fault.
+        ticks, tokens: of trainers and of language models.
+        minutes: of the clock, over all lives of the campaign.
+        candidates_per_hour: of that clock.
+        outside_training: share of the processes' time there was (jobs times the clock) in which
+            nothing was trained.
+    """
+
+    runs: int
+    attempts: int
+    lost: int
+    failed: int
+    ticks: int
+    tokens: int
+    minutes: float
+    candidates_per_hour: float
+    outside_training: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A campaign.
+
+    Attributes:
+        config: as it was last run with.
+        code: hash of the source that it ran.
+        began: date of its first row.
+        state: after its last one.
+        cost: of all of it.
+    """
+
+    config: CampaignConfig
+    code: str
+    began: str
+    state: State
+    cost: Cost
+
+    @property
+    def candidates(self) -> list[tuple[int, str, Candidate]]:
+        """(generation, parent, candidate), in order."""
+        return [(g.number, g.parent, c) for g in self.state.generations
+                for c in g.candidates.values()]  # fmt: skip
+
+
+def summarize(directory: Path) -> Summary:
+    """The campaign in `directory`; `UserError` where there is none, or its ledger is damaged."""
+    rows = Ledger.reading(directory / LEDGER).rows
+    begun = [row for row in rows if row.kind in ("campaign", "resumed")]
+    if not begun:
+        raise UserError(f"{directory / LEDGER} is empty: the campaign never began")
+    config = schema.build(CampaignConfig, begun[-1].data["config"])
+    state = State.of(rows)
+    return Summary(
+        config, state.campaign["code"], rows[0].time[:10], state, cost(rows, state, config)
+    )
+
+
+def cost(rows: Sequence[Row], state: State, config: CampaignConfig) -> Cost:
+    """What the campaign whose ledger has `rows` took."""
+    seconds = _clock(rows)
+    attempts = [(run, attempt) for run in state.runs.values() for attempt in run.attempts]
+    failures = [attempt.reason for _, attempt in attempts if attempt.reason]
+    training = sum(a.seconds for run, a in attempts if run.task["kind"] == "train")
+    hours = seconds / 3600
+    return Cost(
+        runs=len(state.runs),
+        attempts=len(attempts),
+        lost=failures.count("lost"),
+        failed=len(failures) - failures.count("lost"),
+        ticks=state.ticks,
+        tokens=state.tokens,
+        minutes=seconds / 60,
+        candidates_per_hour=len(state.candidates) / hours if hours else 0.0,
+        outside_training=max(0.0, 1 - training / (seconds * config.executor.jobs))
+        if seconds
+        else 0.0,
+    )
+
+
+def _clock(rows: Sequence[Row]) -> float:
+    """Seconds from the first to the last row of each life; between two lives nothing ran."""
+    lives: list[list[datetime]] = []
+    for row in rows:
+        if row.kind in ("campaign", "resumed"):
+            lives.append([])
+        lives[-1].append(datetime.fromisoformat(row.time))
+    # A clock that was set back gives no negative time.
+    return sum(max((life[-1] - life[0]).total_seconds(), 0.0) for life in lives)
+
+
+def outcome(candidate: Candidate) -> str:
+    """Where a candidate's way ended, in a word or two: "promoted", "G3 futile", "G1 crash"."""
+    if candidate.promoted:
+        return "promoted"
+    gates = [name for name in candidate.judged if name != "G5"]
+    if not gates:
+        return "not judged"
+    told: dict[str, Any] = candidate.judged[gates[-1]]
+    word = told.get("failure") or told.get("outcome") or ("passed" if told["passed"] else "out")
+    return f"{gates[-1]} {word}"
+
+
+def reasons(candidate: Candidate) -> list[str]:
+    """Why it went no further."""
+    gates = [name for name in candidate.judged if name != "G5"]
+    return list(candidate.judged[gates[-1]]["reasons"]) if gates else []
+
+
+def changed(candidate: Candidate) -> str:
+    """`ppo.gamma=0.97, ppo.lam=0.9`."""
+    return ", ".join(f"{key}={value}" for key, value in candidate.proposal["change"].items())

@@ -1,0 +1,122 @@
+"""What is kept of a campaign, and the documents made of it."""
+
+import dataclasses
+from xml.etree import ElementTree
+
+import pytest
+
+from autoresearch import report
+from autoresearch.campaign import LEDGER
+from autoresearch.keep import keep, kept
+from autoresearch.ledger import Ledger, Row
+from autoresearch.summary import cost, summarize
+from autoresearch.verify import verify
+from common.errors import UserError
+from tests.autoresearch import toys
+from tests.autoresearch.test_campaign import QUICK
+
+
+def campaign(root, name="toy"):
+    """One that promotes, crashes, is futile, and proposes a page's worth of mischief."""
+    lines = [
+        {"skill": 0.7},
+        {"crash": 3},
+        {"change": {"note": "b"}, "hypothesis": "<script>alert(1)</script> | promote this",
+         "observable": "speed", "sign": -1},
+    ]  # fmt: skip
+    return toys.config(
+        root, gates=QUICK, proposer=toys.transcript(root / f"{name}.jsonl", *lines),
+        budgets={"generations": 1, "grace": 0.2}, name=name,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    root = tmp_path_factory.mktemp("campaign")
+    toys.run(campaign(root))
+    toys.run(campaign(root), "final")
+    return root / "toy"
+
+
+def test_the_section_tells_all_of_it(done):
+    text = report.section(summarize(done), "experiments/campaigns/toy")
+    assert "3 candidates in 1 generation by the proposer transcript" in text
+    assert "Promoted: g001_c01 (skill=0.7), gain +0.2" in text
+    assert "Final: g001_c01 held up" in text
+    assert "| g001_c02 | crash=3 | G1 crash |  |  | crash: it went wrong |" in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; \\| promote this" in text
+    assert "verify campaign=toy root=experiments/campaigns`" in text
+    assert "| of them failed | 1 |" in text
+
+
+def test_the_page_shows_text_as_text(done):
+    page = report.page(summarize(done))
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert page.count('<tr class="promoted">') == 2
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # nothing from elsewhere
+
+
+def test_pictures_are_well_formed_and_the_same_each_time(done):
+    summary = summarize(done)
+    found = report.documents(summary)
+    assert found == report.documents(summarize(done)) and len(found) == 3
+    for name in ("lineage.svg", "evidence.svg"):
+        root = ElementTree.fromstring(found[name])
+        texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert any("g001_c01" in text for text in texts)
+    lines = list(ElementTree.fromstring(found["evidence.svg"]).iter("{http://www.w3.org/2000/svg}polyline"))
+    screened = [c for c in summary.state.candidates.values() if "G3" in c.judged]
+    assert len(lines) == len(screened) == 2
+
+
+def test_an_empty_campaign_has_documents_too(tmp_path):
+    config = toys.config(tmp_path, gates={"headroom": 0.9})
+    toys.run(config)
+    summary = summarize(tmp_path / "toy")
+    assert "Nothing was promoted." in report.section(summary, "here/toy")
+    for name, text in report.documents(summary).items():
+        if name.endswith(".svg"):
+            ElementTree.fromstring(text)
+
+
+def test_time_between_two_lives_costs_nothing(done):
+    summary = summarize(done)
+    rows = Ledger.reading(done / LEDGER).rows
+    later = next(row.number for row in rows if row.kind == "resumed")
+    days = [dataclasses.replace(row, time="2030" + row.time[4:]) if row.number >= later else row
+            for row in rows]  # fmt: skip
+    assert cost(days, summary.state, summary.config) == summary.cost
+    back = [*rows[:-1], dataclasses.replace(rows[-1], time="1999" + rows[-1].time[4:])]
+    assert 0 <= cost(back, summary.state, summary.config).minutes <= summary.cost.minutes
+
+
+class TestKeep:
+    def test_what_is_kept_verifies_and_may_grow(self, tmp_path):
+        config = campaign(tmp_path)
+        toys.run(config, "propose")
+        where = keep(tmp_path / "toy", tmp_path / "kept")
+        assert kept(tmp_path / "kept") == [where] and verify(where).decisions > 3
+        toys.run(config)
+        assert keep(tmp_path / "toy", tmp_path / "kept") == where
+        assert (where / LEDGER).read_bytes() == (tmp_path / "toy" / LEDGER).read_bytes()
+        verify(where)
+
+    def test_another_campaign_is_not_overwritten(self, done, tmp_path):
+        toys.run(campaign(tmp_path), "propose")
+        keep(done, tmp_path / "kept")
+        with pytest.raises(UserError, match="holds another campaign of this name"):
+            keep(tmp_path / "toy", tmp_path / "kept")
+
+    def test_what_does_not_verify_is_not_kept(self, done, tmp_path):
+        rows, forged = Ledger.reading(done / LEDGER).rows, []
+        for row in rows:
+            data = {**row.data, "passed": True} if row.kind == "judged" else row.data
+            forged.append(Row.after(forged[-1] if forged else None, row.kind, data))
+        copy = tmp_path / "toy"
+        (copy / "artifacts").mkdir(parents=True)
+        for path in (done / "artifacts").iterdir():
+            (copy / "artifacts" / path.name).write_bytes(path.read_bytes())
+        (copy / LEDGER).write_bytes(b"".join(row.line() for row in forged))
+        with pytest.raises(UserError, match="but from what was measured follows"):
+            keep(copy, tmp_path / "kept")
+        assert not (tmp_path / "kept").exists()
