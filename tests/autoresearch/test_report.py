@@ -64,7 +64,9 @@ def test_pictures_are_well_formed_and_the_same_each_time(done):
         root = ElementTree.fromstring(found[name])
         texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
         assert any("g001_c01" in text for text in texts)
-    lines = list(ElementTree.fromstring(found["evidence.svg"]).iter("{http://www.w3.org/2000/svg}polyline"))
+    lines = list(
+        ElementTree.fromstring(found["evidence.svg"]).iter("{http://www.w3.org/2000/svg}polyline")
+    )
     screened = [c for c in summary.state.candidates.values() if "G3" in c.judged]
     assert len(lines) == len(screened) == 2
 
