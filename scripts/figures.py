@@ -15,11 +15,10 @@ DESCRIPTION = """Draw docs/images/*.png from experiments/records; no run is need
     python scripts/figures.py                     all of them
     python scripts/figures.py only=curves,speed   some
 
-curves     learning curves on validation tracks, mean and interval over seeds
-scores     returns in the real CarRacing-v3 beside published ones
-speed      the simulator and training against what others use
-ablations  what each choice is worth
-drive      a still of the committed driver
+curves  learning curves on validation tracks, mean and interval over seeds
+scores  returns in the real CarRacing-v3 beside published ones
+speed   the simulator and training against what others use
+drive   a still of the committed driver
 
 A picture whose record is not there yet is skipped, which is said."""
 
@@ -81,15 +80,6 @@ def speed(records: Path, path: Path) -> None:
         print("speed: without training, no record ppo_speed: python scripts/bench_ppo.py")
 
 
-def ablations(records: Path, path: Path) -> None:
-    from experiments import figures
-
-    record = read_record("ablations", records)
-    if record is None:
-        raise Skipped("no record ablations: python scripts/ablate.py record=true")
-    figures.draw_ablations(record, path)
-
-
 def drive(records: Path, path: Path) -> None:
     """By the same film as scripts/watch.py's."""
     if not DRIVER.is_file():
@@ -106,7 +96,7 @@ def drive(records: Path, path: Path) -> None:
 
 
 FIGURES: dict[str, Callable[[Path, Path], None]] = {
-    one.__name__: one for one in (curves, scores, speed, ablations, drive)
+    one.__name__: one for one in (curves, scores, speed, drive)
 }
 
 

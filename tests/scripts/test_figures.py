@@ -15,17 +15,16 @@ from ppo.config import NetworkConfig
 from ppo.policy import ActorCritic
 from scripts import figures
 from tests.ppo.test_train_ppo import command, last_line
-from tests.scripts.small_records import write_ablations, write_speeds, write_training
+from tests.scripts.small_records import write_speeds, write_training
 
 SCRIPT = "scripts/figures.py"
-DRAWN = "curves,scores,speed,ablations"
+DRAWN = "curves,scores,speed"
 
 
 def test_every_picture_is_drawn_the_same_each_time(tmp_path):
     records = tmp_path / "records"
     write_training(records, "carracing")
     write_training(records, "drive", seeds=1, env="race")
-    write_ablations(records)
     write_speeds(records)
     for out in ("first", "second"):
         done = command(SCRIPT, f"only={DRAWN}", f"records={records}", f"out={out}", cwd=tmp_path)
@@ -42,7 +41,7 @@ def test_what_has_no_record_is_skipped_and_told(tmp_path):
     (tmp_path / "records").mkdir()
     done = command(SCRIPT, f"only={DRAWN}", "records=records", "out=out", cwd=tmp_path)
     assert last_line(done) == {"drawn": "nothing", "skipped": DRAWN}
-    assert "ablations: skipped, no record ablations: python scripts/ablate.py" in done.stdout
+    assert "speed: skipped, no record speed: python scripts/bench_env.py" in done.stdout
     assert not (tmp_path / "out").exists()
 
 
