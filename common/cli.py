@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PLACES = ("run_root=", "records=", "out=")
+
 
 def parse(schema: type[T], description: str, argv: Sequence[str] | None = None) -> T:
     """An instance of the dataclass `schema` from `name=value` arguments (default: `sys.argv`).
@@ -63,6 +65,12 @@ def check_ranges(settings: Any, **ranges: tuple[float, float]) -> None:
     for name, (low, high) in ranges.items():
         if not low <= getattr(settings, name) <= high:
             raise ValueError(f"{name} is {low} to {high}, not {getattr(settings, name)}")
+
+
+def command(script: str) -> str:
+    """What was typed to run `script`, for a record: all but where it writes."""
+    words = [shlex.quote(word) for word in sys.argv[1:] if not word.startswith(_PLACES)]
+    return " ".join(["python", script, *words])
 
 
 def describe(schema: type) -> str:

@@ -137,7 +137,10 @@ def by_operation(trace: Any, operations: Mapping[str, str]) -> dict[str, float]:
 
 
 def measure(
-    script: str, parts: Mapping[str, Callable[[Any, Run], Results]], settings: Any, record: str
+    script: str,
+    parts: Mapping[str, Callable[[Any, Run], Results]],
+    settings: Any,
+    records: Mapping[str, str],
 ) -> None:
     """Run `parts` in turn and report: a run directory, the last line and, if asked, the record.
 
@@ -145,22 +148,22 @@ def measure(
         script: the command's name, which is that of the runs.
         parts: name -> what measures it, given `settings` and the run.
         settings: the command's dataclass, with `threads`, `record` and `run_root`.
-        record: the record's name.
+        records: part -> the record that keeps it; parts that name the same one are kept together.
     """
     torch.set_num_threads(settings.threads)
     run = Run.create(settings.run_root, timestamped(script), asdict(settings), seeds={"root": SEED})
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, dict[str, Any]] = {}
     details: dict[str, Any] = {}
     for name, part in parts.items():
-        measured, details[name] = part(settings, run)
-        metrics |= measured
+        metrics[name], details[name] = part(settings, run)
         run.write_json("details.json", details)  # after each: a part can take hours
-    if settings.record:
-        write_record(
-            record,
-            command=f"python scripts/{script}.py record=true",
-            settings=asdict(settings),
-            metrics=metrics,
-            details=details,
-        )
-    cli.finish(metrics, run)
+        together = [other for other in parts if records[other] == records[name]]
+        if settings.record and all(other in metrics for other in together):
+            write_record(
+                records[name],
+                command=cli.command(f"scripts/{script}.py"),
+                settings=asdict(settings),
+                metrics={k: v for other in together for k, v in metrics[other].items()},
+                details={other: details[other] for other in together},
+            )
+    cli.finish({k: v for measured in metrics.values() for k, v in measured.items()}, run)

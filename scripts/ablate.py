@@ -1,8 +1,6 @@
 """What each choice of the driver is worth: train with one thing changed, several seeds each."""
 
 import os
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,10 +133,9 @@ def keep(
         for name, own in runs.items()
     }
     given = {n: getattr(settings, n) for n in ("variants", "seeds", "total_timesteps", "overrides")}
-    asked = [shlex.quote(a) for a in sys.argv[1:] if not a.startswith(("run_root=", "records="))]
     path = write_record(
         "ablations",
-        command=" ".join(["python", "scripts/ablate.py", *asked]),
+        command=cli.command("scripts/ablate.py"),
         settings=given | {"base": list(BASE), "tracks": first.tracks},
         metrics={
             f"{name}/{key}": value.to_dict()

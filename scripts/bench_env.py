@@ -208,7 +208,7 @@ def main() -> None:
     if settings.record:
         write_record(
             "speed",
-            command="python scripts/bench_env.py record=true",
+            command=cli.command("scripts/bench_env.py"),
             settings=asdict(settings),
             metrics=metrics,
             details=details,

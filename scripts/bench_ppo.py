@@ -55,7 +55,8 @@ class Settings:
     validations: int = field(default=8, metadata={"help": "of SB3 within its limit"})
     threads: int = field(default=2, metadata={"help": "torch's CPU threads, of both sides"})
     record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/ppo_speed.json"}
+        default=False,
+        metadata={"help": "keep as experiments/records/ppo_speed.json and ppo_learning.json"},
     )
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
 
@@ -79,8 +80,8 @@ class Settings:
                 f"num_envs x num_steps, {rows} rows, is no multiple of the batch of {BATCH}: the "
                 "two sides would cut it into different minibatches"
             )
-        if self.record and (self.quick or self.part != "all"):
-            raise ValueError("record=true keeps the whole study: leave out quick and part")
+        if self.record and self.quick:
+            raise ValueError("record=true keeps the study: leave out quick")
 
 
 def shortened(settings: Settings) -> Settings:
@@ -310,7 +311,7 @@ def main() -> None:
         settings = shortened(settings)
     from experiments import bench
 
-    bench.measure("bench_ppo", chosen, settings, record="ppo_speed")
+    bench.measure("bench_ppo", chosen, settings, {name: f"ppo_{name}" for name in PARTS})
 
 
 if __name__ == "__main__":

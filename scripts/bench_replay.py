@@ -234,7 +234,7 @@ def main() -> None:
     if settings.record:
         write_record(
             "replay_speed",
-            command="python scripts/bench_replay.py record=true",
+            command=cli.command("scripts/bench_replay.py"),
             settings=asdict(settings),
             metrics=metrics,
             details={"layouts": layouts},

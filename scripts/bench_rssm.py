@@ -371,7 +371,9 @@ def main() -> None:
     from experiments import bench
 
     tune_allocator()
-    bench.measure("bench_rssm", {n: PARTS[n] for n in chosen}, settings, record="rssm_speed")
+    bench.measure(
+        "bench_rssm", {n: PARTS[n] for n in chosen}, settings, dict.fromkeys(PARTS, "rssm_speed")
+    )
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def main() -> None:
     if settings.record:
         path = write_record(
             "parity",
-            command="python scripts/parity.py record=true",
+            command=cli.command("scripts/parity.py"),
             settings=asdict(settings),
             metrics=metrics,
             artifacts=["parity.png"],

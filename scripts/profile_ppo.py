@@ -258,7 +258,7 @@ def main() -> None:
         settings = replace(settings, rounds=1, stretches=1)
     from experiments import bench
 
-    bench.measure("profile_ppo", chosen, settings, record="ppo_profile")
+    bench.measure("profile_ppo", chosen, settings, dict.fromkeys(PARTS, "ppo_profile"))
 
 
 if __name__ == "__main__":

@@ -185,10 +185,10 @@ def ablations(record: Mapping[str, Any]) -> str:
     )
 
 
-def ppo_speed_section(record: Mapping[str, Any]) -> str:
+def ppo_speed_section(record: Mapping[str, Any], title: str) -> str:
     """The study's figures and, of its details, whatever is a table."""
     rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
-    parts = ["## Speed of training", provenance(record), table(["measure", "value"], rows)]
+    parts = [f"## {title}", provenance(record), table(["measure", "value"], rows)]
     return "\n\n".join([*parts, *tables(record.get("details", {}))])
 
 
@@ -219,7 +219,8 @@ def report(records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS) -> str:
     for name, section in (
         ("ablations", ablations_section),
         ("speed", speed_section),
-        ("ppo_speed", ppo_speed_section),
+        ("ppo_speed", lambda record: ppo_speed_section(record, "Speed of training")),
+        ("ppo_learning", lambda record: ppo_speed_section(record, "Time of learning")),
         ("ppo_profile", ppo_profile_section),
         ("parity", parity_section),
     ):
