@@ -4,8 +4,15 @@ import pytest
 
 from common.errors import UserError
 from common.markdown import tables
+from common.records import write_record
 from scripts.report import documents, facts, filled, report
-from tests.scripts.small_records import write_ablations, write_rung, write_speeds, write_training
+from tests.scripts.small_records import (
+    PLACE,
+    write_ablations,
+    write_rung,
+    write_speeds,
+    write_training,
+)
 
 
 def test_seeds_have_rows_and_the_best_is_named(tmp_path):
@@ -41,6 +48,29 @@ def test_ablations_and_speeds(tmp_path):
     assert "| ratio | 12 |" in text
     assert "| speed: sides | steps_per_second |\n|---|---|\n| ours | 1800 |" in text
     assert "speed: rounds" not in text  # single rounds stay in the record
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "told"),
+    [
+        (87.0, None, "took 87 s of training to a progress of 0.5; Stable-Baselines3 was stopped "
+         "after 11 times as long, at -0.02."),
+        (87.0, 1740.0, "took 87 s of training to a progress of 0.5, Stable-Baselines3 20 times"),
+        (None, None, "Ours did not reach a progress of 0.5 in 300,000 ticks."),
+    ],
+)  # fmt: skip
+def test_who_learned_how_fast_is_said(tmp_path, mine, theirs, told):
+    point = {"seconds": 957.0, "ticks": 32_768, "progress": -0.02, "native_return": -78.0}
+    write_record(
+        "ppo_learning", command="python scripts/bench_ppo.py", provenance=PLACE, directory=tmp_path,
+        settings={"target_progress": 0.5, "budget": 300_000, "validation_tracks": 20},
+        metrics={"learning_seconds": mine, "learning_seconds_sb3": theirs,
+                 "learning_ratio": theirs and theirs / mine, "learning_at_least": 11.0,
+                 "progress_sb3": -0.02},
+        details={"learning": {"curves": {"ours": [], "sb3": [point]}}},
+    )  # fmt: skip
+    section = report(tmp_path).partition("## Time of learning")[2]
+    assert told in section and "| sb3 | 957 | 32,768 | -0.02 | -78 |" in section
 
 
 def test_rungs_stand_in_the_order_of_the_ladder_whatever_their_verdict(tmp_path):
