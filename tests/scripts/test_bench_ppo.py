@@ -4,6 +4,7 @@ import importlib.util
 import math
 import sys
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from common.errors import UserError
 from common.files import read_json
 from envs.racing.config import ObservationSpec
 from envs.racing.frames import SCORE_TOP, SCORE_WIDTH
+from experiments import bench as benches
 from experiments.bench import Stopwatch
 from tests.ppo.test_train_ppo import ROOT, command, last_line
 
@@ -149,10 +151,36 @@ def test_a_missing_extra_is_named_before_anything_runs(bench, monkeypatch):
         (["target_progress=2"], "target_progress is -1 to 1, not 2"),
         (["thread=1"], "threads"),
         (["num_steps=100"], "800 rows, is no multiple of the batch of 256"),
-        (["record=true", "quick=true"], "leave out quick and part"),
-        (["record=true", "part=speed"], "leave out quick and part"),
+        (["record=true", "quick=true"], "leave out quick"),
     ],
 )
 def test_wrong_settings_are_explained(tmp_path, arguments, message):
     done = command(SCRIPT, *arguments, cwd=tmp_path, expect=2)
     assert message in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_a_part_is_kept_as_soon_as_it_has_ended(tmp_path, monkeypatch):
+    @dataclass
+    class Settings:
+        record: bool = True
+        threads: int = 1
+        run_root: str = str(tmp_path)
+
+    def breaks(settings, run):
+        raise RuntimeError("hours later")
+
+    kept = {}
+    monkeypatch.setattr(benches, "write_record", lambda name, **what: kept.update({name: what}))
+    monkeypatch.setattr("sys.argv", ["x", "record=true", "name=a b", f"run_root={tmp_path}"])
+    parts = {
+        "one": lambda settings, run: ({"a": 1}, {"x": 1}),
+        "two": lambda settings, run: ({"b": 2}, {"y": 2}),
+        "three": breaks,
+    }
+    names = {"one": "first", "two": "first", "three": "second"}
+    with pytest.raises(RuntimeError, match="hours later"):
+        benches.measure("bench_ppo", parts, Settings(), names)
+    assert list(kept) == ["first"]
+    assert kept["first"]["metrics"] == {"a": 1, "b": 2}
+    assert kept["first"]["details"] == {"one": {"x": 1}, "two": {"y": 2}}
+    assert kept["first"]["command"] == "python scripts/bench_ppo.py record=true 'name=a b'"
