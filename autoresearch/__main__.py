@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -117,6 +118,13 @@ def resume(words: Sequence[str]) -> None:
     _run(kept, "all")
 
 
+def final(words: Sequence[str]) -> None:
+    """Measure the winner of a campaign that has ended; `UserError` where none was begun."""
+    config, _ = load(words)
+    recorded_config(_directory(config))  # opening it would begin one
+    _run(config, "final")
+
+
 def status(words: Sequence[str]) -> None:
     """Print where a campaign is."""
     config, _ = load(words)
@@ -170,6 +178,8 @@ def calibrate(words: Sequence[str]) -> None:
         effects = [float(x) for x in own.get("effects", "0,0.02,0.05,0.1,0.15,0.2").split(",")]
     except ValueError as error:
         raise ConfigError(f"effects are numbers with commas: {error}") from None
+    if not np.isfinite(effects).all():
+        raise ConfigError(f"effects are finite, unlike {own['effects']}")
     directory = _directory(config).with_name(f"{config.name}_calibration")
     kept = schema.build(CampaignConfig, to_plain(config) | {"name": directory.name})
     with Campaign.opened(kept, print) as campaign:
@@ -230,7 +240,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "propose": lambda words: run(words, "propose"),
     "judge": lambda words: run(words, "judge"),
     "promote": lambda words: run(words, "promote"),
-    "final": lambda words: run(words, "final"),
+    "final": final,
     "resume": resume,
     "status": status,
     "verify": check,

@@ -33,7 +33,7 @@ from autoresearch.plan import (
     training_seed,
 )
 from autoresearch.proposal import combined, digest, objections
-from autoresearch.proposers import Brief, Exhausted, Trial, make_proposer
+from autoresearch.proposers import Brief, Exhausted, Proposer, Trial, make_proposer
 from autoresearch.state import BASE, LOST, RunState, State
 from common import schema
 from common.errors import EXIT_USER_ERROR, ConfigError, UserError
@@ -76,7 +76,7 @@ class Campaign:
         self.harness = Harness(config, directory)
         self.load = lru_cache(maxsize=4096)(self.harness.load)
         self.executor = executor
-        self._proposer = None
+        self._proposer: Proposer | None = None
 
     @classmethod
     @contextmanager
@@ -160,6 +160,7 @@ class Campaign:
     def _begin(self) -> None:
         settings, code = to_plain(self.config), code_state()["sha256"]
         if not self.ledger.rows:
+            self._proposer = make_proposer(self.config)  # or nothing begins
             self._write("campaign", {"config": settings, "code": code})
             return
         began = self.state.campaign
@@ -295,9 +296,9 @@ class Campaign:
         if limit is not None and spent >= limit:
             self._write("ended", {"reason": f"budget: {limit:,} tokens are spent"})
             return
+        if self._proposer is None:
+            self._proposer = make_proposer(self.config)
         try:
-            if self._proposer is None:
-                self._proposer = make_proposer(self.config)
             proposal = self._proposer.propose(brief)
         except ConfigError:
             raise
@@ -337,7 +338,7 @@ class Campaign:
                 candidate.overrides,
                 candidate.proposal["change"],
                 _gain(candidate.judged),
-                _verdict(candidate.judged),
+                candidate.verdict,
                 candidate.proposal["hypothesis"],
                 candidate.judged.get("G5", {}).get("verdict", ""),
             )
@@ -432,13 +433,3 @@ def _gain(judged: Mapping[str, Mapping[str, Any]]) -> float | None:
         if gain := judged.get(gate, {}).get("gain"):
             return gain["mean"]
     return None
-
-
-def _verdict(judged: Mapping[str, Mapping[str, Any]]) -> str:
-    for gate in ("G4", "G3", "G2", "G1"):
-        for name, told in reversed(judged.items()):
-            if name.startswith(gate):
-                return told.get("failure") or told.get("outcome") or (
-                    "passed" if told["passed"] else "out"
-                )  # fmt: skip
-    return ""

@@ -61,8 +61,6 @@ class RayExecutor:
 
     def __init__(self, config: ExecutorConfig, grace: float) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
-        # A task that asks for no accelerator sees those of its node as any process would.
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             import ray
         except ModuleNotFoundError:
@@ -89,9 +87,8 @@ class RayExecutor:
                 f"executor: no node of the cluster has {config.cpus:g} CPUs and "
                 f"{config.gpus:g} GPUs for a task"
             )
-        self._remote = ray.remote(
-            num_cpus=config.cpus, num_gpus=config.gpus, max_retries=0, max_calls=0
-        )(perform)
+        options = {"num_cpus": config.cpus, "num_gpus": config.gpus, "max_retries": 0}
+        self._remote = ray.remote(**options)(perform)
 
     def start(self, job: Job) -> int:
         inputs = packed(job.runs, job.needs)

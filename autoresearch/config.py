@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from autoresearch.evidence import seeds_needed, seeds_of, share_of
+from common.records import check_name
 
 FORBIDDEN = (
     *("seed", "name", "run_root", "resume", "device", "precision", "threads", "processes"),
@@ -388,6 +389,11 @@ class CampaignConfig:
 
     def __post_init__(self) -> None:
         _require(self.budget >= 1, f"budget is at least 1, not {self.budget}")
+        check_name(self.name, "a campaign's name")
+        _require(
+            self.final.first + self.final.units <= self.first_unit,
+            f"final has units below first_unit, {self.first_unit}, where the search's begin",
+        )
         _require(bool(self.space), "space names at least one key")
         _require(self.first_unit >= 0, f"first_unit is at least 0, not {self.first_unit}")
         _require(0 <= self.seed < 2**31, f"seed is 0 to 2^31 - 1, not {self.seed}")

@@ -32,9 +32,6 @@ def overview(config: CampaignConfig, state: State) -> Group:
 
 def row(candidate: Candidate) -> list[str]:
     """The cells of a candidate, in the order of COLUMNS."""
-    change = ", ".join(f"{k}={v}" for k, v in candidate.proposal["change"].items())
-    gates = [name for name in candidate.judged if name != "G5"]
-    stage = gates[-1] if gates else "proposed"
     gain = evidence = ""
     for name in ("G4", "G3"):
         told = candidate.judged.get(name, {})
@@ -42,13 +39,10 @@ def row(candidate: Candidate) -> list[str]:
             gain = interval(told["gain"])
         if not evidence:
             evidence = _evidence(told)
-    verdict = "promoted" if candidate.promoted else ""
-    if gates and not verdict:
-        told = candidate.judged[gates[-1]]
-        word = told.get("failure") or told.get("outcome")
-        verdict = word or ("passed" if told["passed"] else "out")
+    stage = candidate.last_gate or "proposed"
+    verdict = "promoted" if candidate.promoted else candidate.verdict
     mechanism = candidate.judged.get("G5", {}).get("verdict", "")
-    return [candidate.id, change, stage, gain, evidence, verdict, mechanism]
+    return [candidate.id, candidate.change, stage, gain, evidence, verdict, mechanism]
 
 
 def interval(estimate: dict[str, Any]) -> str:

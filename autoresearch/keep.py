@@ -26,18 +26,18 @@ def keep(directory: Path, into: Path = CAMPAIGNS) -> Path:
     name: what is there may only be an earlier part of the same ledger.
     """
     verify(directory)
-    target = into / directory.name
-    content = (directory / LEDGER).read_bytes()
-    if (target / LEDGER).is_file() and not content.startswith((target / LEDGER).read_bytes()):
-        raise UserError(
-            f"{target} holds another campaign of this name: give one of the two another name"
-        )
-    for row in Ledger.reading(directory / LEDGER).rows:
+    source, target = Ledger.reading(directory / LEDGER).rows, into / directory.name
+    if (target / LEDGER).is_file():
+        before = Ledger.reading(target / LEDGER).rows
+        if source[: len(before)] != before:
+            raise UserError(
+                f"{target} holds another campaign of this name, or more of this one: give one of "
+                "the two another name"
+            )
+    for row in source:
         if row.kind == "finished":
-            name = f"{row.data['artifact']}.json"
-            if not (target / "artifacts" / name).is_file():
-                found = (directory / "artifacts" / name).read_bytes()
-                atomic_write_bytes(target / "artifacts" / name, found)
-    # Last, so that a ledger that is there has all its artifacts.
-    atomic_write_bytes(target / LEDGER, content)
+            name = f"artifacts/{row.data['artifact']}.json"
+            atomic_write_bytes(target / name, (directory / name).read_bytes())
+    # Last, so that a ledger that is there has all its artifacts; whole rows only.
+    atomic_write_bytes(target / LEDGER, b"".join(row.line() for row in source))
     return target

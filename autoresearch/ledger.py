@@ -93,6 +93,8 @@ class Ledger:
             content = path.read_bytes()
         except FileNotFoundError:
             raise UserError(f"{path}: no such ledger") from None
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
         return cls(path, _parsed(path, content)[0])
 
     @classmethod
@@ -103,8 +105,12 @@ class Ledger:
         A torn last row, which no decision can have relied on, is cut off. Raises `UserError` for
         damage, and if another process writes.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a+b", buffering=0) as file:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opened = open(path, "a+b", buffering=0)  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from None
+        with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from autoresearch import display
 from autoresearch.state import BASE, Candidate
-from autoresearch.summary import Summary, changed, outcome, reasons
+from autoresearch.summary import Summary
 from common import markdown
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#666666")
@@ -97,9 +97,9 @@ def gate_rows(summary: Summary) -> list[list[str]]:
     rows = []
     for number, _, candidate in summary.candidates:
         _, _, _, gain, proof, _, _ = display.row(candidate)
-        why = "; ".join(reasons(candidate))
+        why = "; ".join(candidate.judged.get(candidate.last_gate, {}).get("reasons", ()))
         rows.append(
-            [str(number), candidate.id, changed(candidate), outcome(candidate), gain, proof, why]
+            [str(number), candidate.id, candidate.change, outcome(candidate), gain, proof, why]
         )
     return rows
 
@@ -192,8 +192,15 @@ def lineage(summary: Summary) -> str:
             marks.append(_line(px + box, py, x, y, colour))
             fill = "#cfe9d8" if candidate.promoted else "#ffffff"
             boxes.append(_box(x, y, box, f"{candidate.id}: {outcome(candidate)}",
-                              _short(changed(candidate)), fill))  # fmt: skip
+                              _short(candidate.change), fill))  # fmt: skip
     return _svg(width, height, [*marks, *boxes])
+
+
+def outcome(candidate: Candidate) -> str:
+    """Where a candidate's way ended, in a word or two: "promoted", "G3 futile", "G1 crash"."""
+    if candidate.promoted:
+        return "promoted"
+    return f"{candidate.last_gate} {candidate.verdict}" if candidate.last_gate else "not judged"
 
 
 def _told(summary: Summary) -> str:
@@ -221,9 +228,7 @@ def _told(summary: Summary) -> str:
 def _promotion(candidate: Candidate) -> str:
     told = candidate.judged["G4"]
     gain = display.interval(told["gain"])
-    return (
-        f"{candidate.id} ({changed(candidate)}), gain {gain} over {_count(told['seeds'], 'seed')}"
-    )
+    return f"{candidate.id} ({candidate.change}), gain {gain} over {_count(told['seeds'], 'seed')}"
 
 
 def _count(number: int, what: str) -> str:

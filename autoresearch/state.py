@@ -101,6 +101,25 @@ class Candidate:
         return self.judged.get(gate, {}).get("passed") is True
 
     @property
+    def last_gate(self) -> str:
+        """The last gate that judged it, but for G5; empty before the first."""
+        return next((name for name in reversed(self.judged) if name != "G5"), "")
+
+    @property
+    def verdict(self) -> str:
+        """That gate's in a word: the type of a failure, an outcome, passed or out."""
+        told = self.judged.get(self.last_gate)
+        if told is None:
+            return ""
+        word = told.get("failure") or told.get("outcome")
+        return word or ("passed" if told["passed"] else "out")
+
+    @property
+    def change(self) -> str:
+        """What it changes in its parent: `ppo.gamma=0.97, ppo.lam=0.9`."""
+        return ", ".join(f"{key}={value}" for key, value in self.proposal["change"].items())
+
+    @property
     def out(self) -> bool:
         """It failed a gate that candidates have to pass."""
         return any(not told["passed"] for gate, told in self.judged.items() if gate != "G5")

@@ -1,4 +1,4 @@
-"""A finished campaign as data for documents: everything comes from its ledger."""
+"""A campaign as data for documents: everything comes from its ledger."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from autoresearch.campaign import LEDGER
+from autoresearch.campaign import LEDGER, recorded_config
 from autoresearch.config import CampaignConfig
 from autoresearch.ledger import Ledger, Row
 from autoresearch.state import Candidate, State
-from common import schema
-from common.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -68,15 +65,10 @@ class Summary:
 
 def summarize(directory: Path) -> Summary:
     """The campaign in `directory`; `UserError` where there is none, or its ledger is damaged."""
-    rows = Ledger.reading(directory / LEDGER).rows
-    begun = [row for row in rows if row.kind in ("campaign", "resumed")]
-    if not begun:
-        raise UserError(f"{directory / LEDGER} is empty: the campaign never began")
-    config = schema.build(CampaignConfig, begun[-1].data["config"])
+    config, rows = recorded_config(directory), Ledger.reading(directory / LEDGER).rows
     state = State.of(rows)
-    return Summary(
-        config, state.campaign["code"], rows[0].time[:10], state, cost(rows, state, config)
-    )
+    spent = cost(rows, state, config)
+    return Summary(config, state.campaign["code"], rows[0].time[:10], state, spent)
 
 
 def cost(rows: Sequence[Row], state: State, config: CampaignConfig) -> Cost:
@@ -110,26 +102,3 @@ def _clock(rows: Sequence[Row]) -> float:
         lives[-1].append(datetime.fromisoformat(row.time))
     # A clock that was set back gives no negative time.
     return sum(max((life[-1] - life[0]).total_seconds(), 0.0) for life in lives)
-
-
-def outcome(candidate: Candidate) -> str:
-    """Where a candidate's way ended, in a word or two: "promoted", "G3 futile", "G1 crash"."""
-    if candidate.promoted:
-        return "promoted"
-    gates = [name for name in candidate.judged if name != "G5"]
-    if not gates:
-        return "not judged"
-    told: dict[str, Any] = candidate.judged[gates[-1]]
-    word = told.get("failure") or told.get("outcome") or ("passed" if told["passed"] else "out")
-    return f"{gates[-1]} {word}"
-
-
-def reasons(candidate: Candidate) -> list[str]:
-    """Why it went no further."""
-    gates = [name for name in candidate.judged if name != "G5"]
-    return list(candidate.judged[gates[-1]]["reasons"]) if gates else []
-
-
-def changed(candidate: Candidate) -> str:
-    """`ppo.gamma=0.97, ppo.lam=0.9`."""
-    return ", ".join(f"{key}={value}" for key, value in candidate.proposal["change"].items())

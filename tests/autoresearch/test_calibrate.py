@@ -104,6 +104,8 @@ class TestCommand:
             (["show", "campaign=control_49k"], "show takes one name"),
             (["calibrate", "campaign=control_49k", "runs=many"], "not a whole number"),
             (["calibrate", "campaign=control_49k", "effects=big"], "effects are numbers"),
+            (["calibrate", "campaign=control_49k", "effects=0,nan"], "effects are finite"),
+            (["final", "campaign=control_49k", "root=nowhere"], "no such ledger"),
             (["status", "campaign=control_49k", "root=nowhere"], "no such ledger"),
         ],
     )

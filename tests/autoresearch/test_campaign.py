@@ -134,6 +134,31 @@ def test_no_headroom_ends_a_campaign(tmp_path):
     assert reason.startswith("no headroom: the base's progress is 0.4") and not state.candidates
 
 
+def test_without_its_proposer_nothing_begins(tmp_path):
+    proposer = {"kind": "transcript", "transcript": str(tmp_path / "none.jsonl")}
+    with pytest.raises(UserError, match=r"proposer\.transcript=.*none"):
+        toys.run(toys.config(tmp_path, proposer=proposer))
+    assert not Ledger.reading(tmp_path / "toy" / LEDGER).rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "../x"}, "a campaign's name has only"),
+        ({"final": {"first": 999_999, "units": 10}}, "final has units below first_unit"),
+    ],
+)
+def test_settings_that_would_spoil_others_are_refused(tmp_path, changes, message):
+    with pytest.raises((ConfigError, UserError), match=message):
+        toys.config(tmp_path, **changes)
+
+
+def test_a_root_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*Not a directory"):
+        toys.run(toys.config(tmp_path / "file"))
+
+
 def test_stages_stop_where_they_say(better):
     reason, state = toys.run(better, "propose")
     assert reason == "propose is done" and len(state.candidates) == 3

@@ -17,7 +17,7 @@ from autoresearch.state import LOST, State
 from autoresearch.verify import verify
 from common.errors import ConfigError, UserError
 from tests.autoresearch import toys
-from tests.autoresearch.test_campaign import QUICK, decisions, ledger_of
+from tests.autoresearch.test_campaign import QUICK, _processes, decisions, ledger_of
 
 pytest.importorskip("ray", reason="needs the extra cluster")
 
@@ -65,7 +65,7 @@ def test_a_node_killed_in_mid_candidate_changes_no_decision(tmp_path, cluster, n
         while True:
             run = next(iter(State.of(Ledger.reading(ledger).rows).runs.values()))
             for node in nodes:
-                if _processes(run.last.token) & _descendants(node):
+                if _descendants(node).intersection(_processes(run.last.token)):
                     killed.append(run.last.token)
                     cluster.remove_node(node, allow_graceful=False)
                     return
@@ -154,12 +154,6 @@ def _lives(pid):
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def _processes(token):
-    from autoresearch.executor import _alive
-
-    return set(_alive(token))
 
 
 def _descendants(node):

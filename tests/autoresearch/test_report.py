@@ -103,6 +103,18 @@ class TestKeep:
         assert (where / LEDGER).read_bytes() == (tmp_path / "toy" / LEDGER).read_bytes()
         verify(where)
 
+    def test_a_torn_row_is_not_kept_and_what_was_damaged_is_whole_again(self, tmp_path):
+        config = campaign(tmp_path)
+        toys.run(config, "propose")
+        with open(tmp_path / "toy" / LEDGER, "ab") as file:
+            file.write(b'{"number": 99, "ti')  # killed in mid-write
+        where = keep(tmp_path / "toy", tmp_path / "kept")
+        toys.run(config)
+        for path in (where / "artifacts").iterdir():
+            path.write_bytes(b"x")
+        keep(tmp_path / "toy", tmp_path / "kept")
+        verify(where)
+
     def test_another_campaign_is_not_overwritten(self, done, tmp_path):
         toys.run(campaign(tmp_path), "propose")
         keep(done, tmp_path / "kept")
