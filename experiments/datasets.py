@@ -145,20 +145,20 @@ RECIPES = {
     ),
     "PROBE": Recipe(
         "what the probes judge by: tracks of their own",
-        {"probe": 24_000},
+        {"probe": 32_000},
         (
-            Source("ppo", POLICY, 0.4),
-            Source("sustained_turn", "sustained_turn", 0.15),
+            Source("ppo", POLICY, 0.3),
+            Source("sustained_turn", "sustained_turn", 0.1),
             Source("turn_exit", "turn_exit", 0.1),
             Source("brake_in_turn", "brake_in_turn", 0.1),
             Source("near_edge", "near_edge", 0.1),
-            Source("off_track_recovery", "off_track_recovery", 0.15),
+            Source("off_track_recovery", "off_track_recovery", 0.3),
         ),
         length=200,
     ),
     "NOVEL": Recipe(
         "track shapes that no training set contains: graded ones, with hairpins",
-        {"probe": 12_000},
+        {"probe": 16_000},
         (
             Source("ppo", POLICY, 0.5),
             Source("sustained_turn", "sustained_turn", 0.25),

@@ -26,6 +26,7 @@ from common.runs import ROOT
 from common.seeding import parse_seeds
 from common.statistics import mean_interval, paired_difference
 from experiments.kept import RUNGS
+from probes.bundle import Memory
 from probes.clips import RULES
 from rssm.config import RungConfig
 from rssm.training_run import TrainConfig
@@ -43,7 +44,7 @@ interruption, finished rungs are skipped and an unfinished one is resumed. recor
 experiments/records/ladder_<rung>.json.
 """
 
-JUDGED = ("sharp_turn", "gentle_turn", "recovery", "straight", "faithfulness")
+JUDGED = ("sharp_turn", "gentle_turn", "recovery", "faithfulness")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class Settings:
     probes: list[str] = field(
         default_factory=lambda: list(JUDGED), metadata={"help": "of every rung"}
     )
-    clips: int | None = field(default=None, metadata={"help": "per probe; null: the rule's own"})
+    clips: int | None = field(default=64, metadata={"help": "per probe; null: the rule's own"})
+    film: bool = field(default=False, metadata={"help": "write the probes' videos"})
+    threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
     record: bool = field(default=False, metadata={"help": "write records"})
 
     def __post_init__(self) -> None:
@@ -109,32 +112,33 @@ def train(name: str, seed: int, settings: Settings) -> Path:
     else:
         command = [*arguments(name, settings.scale), f"seed={seed}", *settings.overrides]
         command += [f"run_root={settings.run_root}", f"data.root={settings.data_root}"]
-    _call(ROOT / "train_world_model.py", *command)
+    command = [str(ROOT / "train_world_model.py"), *command, f"threads={settings.threads}"]
+    done = subprocess.run([sys.executable, *command])
+    if done.returncode:
+        told = " ".join(command)
+        raise UserError(f"{told} ended with {done.returncode}; what it printed says why")
     return path
 
 
-def judge(path: Path, name: str, settings: Settings) -> dict[str, dict[str, Any]]:
+def judge(path: Path, settings: Settings, memory: Memory) -> dict[str, dict[str, Any]]:
     """Run the probes that a rung has not been judged by yet; returns their results by name."""
-    checkpoint = path / "checkpoints" / "final.pt"
-    content, found = sha256_file(checkpoint), {}
-    for probe in settings.probes:
-        kept = path / "probes" / f"{probe}.json"
-        if not kept.is_file() or read_json(kept).get("checkpoint_sha256") != content:
-            options = [] if settings.clips is None else [f"clips={settings.clips}"]
-            directory = path / "probes"
-            _call(
-                "-m", "probes", probe, f"checkpoint={checkpoint}", f"into={directory}",
-                f"data_root={settings.data_root}", *options,
-            )  # fmt: skip
-        found[probe] = read_json(kept)
-    return found
+    from probes import __main__ as probes  # late: torch takes seconds to start
 
-
-def _call(*command: Any) -> None:
-    done = subprocess.run([sys.executable, *map(str, command)], cwd=None)
-    if done.returncode:
-        told = " ".join(map(str, command))
-        raise UserError(f"{told} ended with {done.returncode}; what it printed says why")
+    checkpoint, directory = path / "checkpoints" / "final.pt", path / "probes"
+    kept = {probe: directory / f"{probe}.json" for probe in settings.probes}
+    content = sha256_file(checkpoint)
+    missing = [
+        probe
+        for probe, file in kept.items()
+        if not file.is_file() or read_json(file).get("checkpoint_sha256") != content
+    ]
+    if missing:
+        asked = probes.Settings(
+            checkpoint=str(checkpoint), into=str(directory), data_root=settings.data_root,
+            clips=settings.clips, film=settings.film, threads=settings.threads,
+        )  # fmt: skip
+        probes.judge(missing, asked, memory)
+    return {probe: read_json(file) for probe, file in kept.items()}
 
 
 def verdict(
@@ -248,11 +252,11 @@ def keep(
 
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
-    rows, line = [], {}
+    rows, line, memory = [], {}, {}
     for name in rungs(settings.run):
         config = configuration(name, settings.scale)
         runs = {s: train(name, s, settings) for s in parse_seeds(settings.seeds)}
-        results = {seed: judge(path, name, settings) for seed, path in runs.items()}
+        results = {seed: judge(path, settings, memory) for seed, path in runs.items()}
         told = verdict(config.rung, *_observed(config.rung, results, settings))
         if settings.record:
             keep(name, settings, config.rung, runs, results, told)

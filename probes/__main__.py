@@ -1,8 +1,9 @@
-"""`python -m probes <probe>|all checkpoint=...`; see `--help`."""
+"""`python -m probes <probe>,<probe>|all checkpoint=...`; see `--help`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from common.errors import ConfigError
 from common.files import sha256_file, to_plain, write_json
 from common.nn import set_threads
 from common.runs import Run, timestamped
-from probes.bundle import ProbeConfig, Result, run_probe
+from probes.bundle import Memory, ProbeConfig, Result, run_probe
 from probes.clips import RULES
 
 DESCRIPTION = f"""
-Judge a world model by probes: {", ".join(RULES)}, or all.
+Judge a world model by probes: {", ".join(RULES)}, or all. Several are named with commas.
 
     python -m probes sharp_turn checkpoint=runs/rssm/<run>/checkpoints/final.pt
     python -m probes all checkpoint=experiments/checkpoints/P5.pt film=false
@@ -41,19 +42,23 @@ class Settings(ProbeConfig):
 
 def main() -> None:
     arguments = sys.argv[1:]
-    probe = arguments.pop(0) if arguments and "=" not in arguments[0] else ""
-    if probe.startswith("-"):
-        arguments, probe = [probe, *arguments], ""
+    named = arguments.pop(0) if arguments and "=" not in arguments[0] else ""
+    if named.startswith("-"):
+        arguments, named = [named, *arguments], ""
     settings = cli.parse(Settings, DESCRIPTION, arguments)
-    if probe not in (*RULES, "all"):
-        raise ConfigError(f"name a probe: {', '.join(RULES)} or all, not {probe!r}")
+    probes = list(RULES) if named == "all" else named.split(",")
+    for probe in probes:
+        if probe not in RULES:
+            raise ConfigError(f"name a probe: {', '.join(RULES)} or all, not {probe!r}")
     if not settings.checkpoint:
         raise ConfigError("name a world model: checkpoint=<file or run>")
-    cli.finish(judge(probe, settings))
+    cli.finish(judge(probes, settings))
 
 
-def judge(probe: str, settings: Settings) -> dict[str, Any]:
-    """Run one probe or all; returns the numbers of the last line."""
+def judge(
+    probes: Sequence[str], settings: Settings, memory: Memory | None = None
+) -> dict[str, Any]:
+    """Run probes; returns the numbers of the last line. `memory` as in `run_probe`."""
     from rssm import checkpoint, load_world_model  # late: torch takes seconds to start
 
     set_threads(settings.threads)
@@ -63,11 +68,11 @@ def judge(probe: str, settings: Settings) -> dict[str, Any]:
     if settings.quick:
         config = Settings(**{**vars(settings), "clips": 8, "film": False})
     content = sha256_file(path)
-    directory = _directory(probe, settings, path, content)
+    directory = _directory(probes, settings, path, content)
     line: dict[str, Any] = {"directory": str(directory)}
     label = path.stem if path.stem != "final" else path.absolute().parents[1].name
-    for name in RULES if probe == "all" else [probe]:
-        result = run_probe(name, model, config, directory, label)
+    for name in probes:
+        result = run_probe(name, model, config, directory, label, memory)
         about = {"checkpoint": str(path), "checkpoint_sha256": content}
         write_json(directory / f"{name}.json", about | result.to_dict())
         show(result)
@@ -75,14 +80,14 @@ def judge(probe: str, settings: Settings) -> dict[str, Any]:
     return line
 
 
-def _directory(probe: str, settings: Settings, path: Path, content: str) -> Path:
+def _directory(probes: Sequence[str], settings: Settings, path: Path, content: str) -> Path:
     """Where the results go: a run of its own, or the directory that was named."""
     if settings.into:
         return Path(settings.into)
     run = Run.create(
         settings.run_root,
-        settings.name or timestamped("probes", probe),
-        to_plain(vars(settings)) | {"probe": probe},
+        settings.name or timestamped("probes", "-".join(probes) if len(probes) < 3 else "all"),
+        to_plain(vars(settings)) | {"probes": list(probes)},
         seeds={"root": settings.seed},
         extra={"checkpoint": str(path), "checkpoint_sha256": content},
     )

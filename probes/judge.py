@@ -38,6 +38,7 @@ class Futures:
     Attributes:
         real, imagined, posterior: (n, H, size, size, 3) uint8, as a screen shows them; posterior is
             what the decoder makes of states that saw the frames, the ceiling of the decoder.
+        other: (n, H, size, size, 3) uint8, imagined with another clip's actions and the same noise.
         context: (n, C, size, size, 3) uint8, the frames before.
         predicted: (n, H) by head.
         recorded: (n, H) by head, and pose x, y, heading from the last row of context on, (n, H+1).
@@ -48,6 +49,7 @@ class Futures:
     real: NDArray[np.uint8]
     imagined: NDArray[np.uint8]
     posterior: NDArray[np.uint8]
+    other: NDArray[np.uint8]
     context: NDArray[np.uint8]
     predicted: dict[str, NDArray[np.float32]]
     recorded: dict[str, NDArray[np.float32]]
@@ -66,12 +68,8 @@ def follow(
     horizon: int,
     *,
     seed: int = 0,
-    shuffled: bool = False,
 ) -> Futures:
-    """Imagine the horizon of every clip from its context.
-
-    `shuffled` gives each clip the horizon's actions of another one, with the same noise.
-    """
+    """Imagine the horizon of every clip from its context."""
     reader = Reader(data, *model.heads.targets)
     telemetry = model.heads.telemetry
     pose_names = ("telemetry/x", "telemetry/y", "telemetry/heading")
@@ -88,9 +86,7 @@ def follow(
         chosen = np.arange(begin, min(begin + BATCH, len(first)))
         batch = {k: v.to(device) for k, v in reader.batch(first[chosen], length).items()}
         actions = batch["action"][:, context:]
-        if shuffled:
-            others = data.windows(first[partner[chosen]], length, ["action"])["action"]
-            actions = torch.from_numpy(others[:, context:]).to(device)
+        others = data.windows(first[partner[chosen]], length, ["action"])["action"]
         # Noise belongs to the clip, not to its place in a batch.
         noise = torch.stack(
             [
@@ -105,12 +101,15 @@ def follow(
         seen = model.observe(batch["observation"], batch["action"], is_first, noise=noise)
         last = State(*(part[:, context - 1] for part in seen.state))
         future = imagine(model, last, actions, noise=noise[:, context:])
+        driven = torch.from_numpy(others[:, context:]).to(device)
+        other = imagine(model, last, driven, noise=noise[:, context:])
         after = State(*(part[:, context:] for part in seen.state))
         frames = batch["observation"].cpu().numpy()
         keep("real", frames[:, context:])
         keep("context", frames[:, :context])
         keep("imagined", _shown(model.decode(future.state)))
         keep("posterior", _shown(model.decode(after)))
+        keep("other", _shown(model.decode(other.state)))
         for name, values in future.predictions.items():
             keep(f"predicted/{name}", values.cpu().numpy())
             if name in batch:
@@ -129,6 +128,7 @@ def follow(
         whole["real"],
         whole["imagined"],
         whole["posterior"],
+        whole["other"],
         whole["context"],
         {n.partition("/")[2]: v for n, v in whole.items() if n.startswith("predicted/")},
         {n.partition("/")[2]: v for n, v in whole.items() if n.startswith("recorded/")},

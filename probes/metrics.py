@@ -27,12 +27,12 @@ def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def mse(images: NDArray, reference: NDArray) -> NDArray[np.float64]:
     """Mean squared error per picture, (...)."""
-    return np.square(images - reference, dtype=np.float64).mean((-3, -2, -1))
+    return np.square(images - reference).mean((-3, -2, -1), dtype=np.float64)
 
 
-def psnr(images: NDArray, reference: NDArray) -> NDArray[np.float64]:
-    """Peak signal-to-noise ratio in dB, (...); 100 where nothing differs."""
-    return -10 * np.log10(np.maximum(mse(images, reference), 1e-10))
+def decibels(error: NDArray) -> NDArray[np.float64]:
+    """Peak signal-to-noise ratio in dB of mean squared errors; 100 where nothing differs."""
+    return -10 * np.log10(np.maximum(error, 1e-10))
 
 
 def grey(images: NDArray) -> NDArray[np.float32]:
@@ -40,29 +40,37 @@ def grey(images: NDArray) -> NDArray[np.float32]:
     return images.astype(np.float32) @ GREY
 
 
-def ssim(images: NDArray, reference: NDArray) -> NDArray[np.float64]:
-    """Structural similarity of the luminance, (...), with a Gaussian window (Wang et al. 2004)."""
-    shape = images.shape[:-3]
-    pairs = zip(
-        grey(images).reshape(-1, *images.shape[-3:-1]),
-        grey(reference).reshape(-1, *images.shape[-3:-1]),
-        strict=True,
-    )
-    return np.array([_ssim(a, b) for a, b in pairs]).reshape(shape)
+class Similarity:
+    """Structural similarity of the luminance with a Gaussian window (Wang et al. 2004).
+
+    Args:
+        reference: (N, H, W, 3), what pictures are compared with; its moments are computed once.
+    """
+
+    def __init__(self, reference: NDArray) -> None:
+        self._grey = grey(reference)
+        self._mean = [_smooth(image) for image in self._grey]
+        self._square = [_smooth(image * image) for image in self._grey]
+
+    def __call__(self, images: NDArray) -> NDArray[np.float64]:
+        """(N,) of pictures (N, H, W, 3)."""
+        moments = zip(grey(images), self._grey, self._mean, self._square, strict=True)
+        return np.array([self._compare(*one) for one in moments])
+
+    @staticmethod
+    def _compare(a: NDArray, b: NDArray, mean_b: NDArray, square_b: NDArray) -> float:
+        mean_a = _smooth(a)
+        products, squares = mean_a * mean_b, mean_a * mean_a + mean_b * mean_b
+        covariance = _smooth(a * b) - products
+        variances = _smooth(a * a) + square_b - squares
+        c1, c2 = K1**2, K2**2
+        structure = (2 * covariance + c2) / (variances + c2)
+        luminance = (2 * products + c1) / (squares + c1)
+        return float((luminance * structure).mean())
 
 
-def _ssim(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    def smooth(image: NDArray) -> NDArray:
-        return cv2.GaussianBlur(image, (11, 11), WINDOW, borderType=cv2.BORDER_REFLECT)
-
-    mean_a, mean_b = smooth(a), smooth(b)
-    var_a = smooth(a * a) - mean_a**2
-    var_b = smooth(b * b) - mean_b**2
-    covariance = smooth(a * b) - mean_a * mean_b
-    c1, c2 = K1**2, K2**2
-    structure = (2 * covariance + c2) / (var_a + var_b + c2)
-    luminance = (2 * mean_a * mean_b + c1) / (mean_a**2 + mean_b**2 + c1)
-    return float((luminance * structure).mean())
+def _smooth(image: NDArray) -> NDArray:
+    return cv2.GaussianBlur(image, (11, 11), WINDOW, borderType=cv2.BORDER_REFLECT)
 
 
 def road(images: NDArray) -> NDArray[np.bool_]:
@@ -103,12 +111,14 @@ def _edges(image: NDArray) -> NDArray[np.bool_]:
     return np.hypot(*slopes) > EDGE_THRESHOLD
 
 
-def correlation(found: NDArray, true: NDArray) -> float:
-    """Pearson's, over all elements; NaN where either is constant."""
-    a, b = np.ravel(found).astype(np.float64), np.ravel(true).astype(np.float64)
-    if len(a) < 2 or a.std() < 1e-12 or b.std() < 1e-12:
-        return float("nan")
-    return float(np.corrcoef(a, b)[0, 1])
+def correlation(found: NDArray, true: NDArray, axis: int = -1) -> NDArray[np.float64]:
+    """Pearson's along an axis; NaN where either is constant."""
+    a, b = np.asarray(found, np.float64), np.asarray(true, np.float64)
+    a, b = (values - values.mean(axis, keepdims=True) for values in (a, b))
+    power = np.sqrt((a * a).mean(axis) * (b * b).mean(axis))
+    least = 1e-12 * np.maximum(np.abs(found).max(), np.abs(true).max())
+    covariance = (a * b).mean(axis)
+    return np.where(power > least, covariance / np.maximum(power, 1e-300), np.nan)
 
 
 def slope(found: NDArray, true: NDArray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,33 +15,47 @@ from probes.camera import PictureCamera
 from probes.judge import PAIR_EVERY, Futures
 from rssm.motion import motion_between
 
-KINDS = ("model", "posterior", "repeat_last", "constant_motion", "true_motion")
-"""Whose pictures: the model's imagination, its decoder with the frames seen, the last frame of the
-context, that frame moved on as in the last two frames, and moved by the true motion."""
+BASELINES = ("repeat_last", "constant_motion", "true_motion")
+"""Whose pictures stand beside the model's: the last frame of the context, that frame moved on as in
+the last two frames, and moved by the true motion."""
 
 
-def candidates(
-    futures: Futures, index: int, camera: PictureCamera
-) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.bool_]]:
-    """Pictures (H, size, size, 3) of one clip by each of KINDS; and where, (H, size, size), the
-    true motion carries over what the last frame of the context shows."""
-    last, horizon = metrics.unit(futures.context[index, -1]), futures.real.shape[1]
+@dataclass(frozen=True)
+class Scenery:
+    """What clips say without a model.
+
+    Attributes:
+        tables: (n, H) by (metric, kind), of the baselines.
+        known: (n, H, size, size) bool, where the true motion carries over what the last frame of
+            the context shows.
+    """
+
+    tables: dict[tuple[str, str], NDArray[np.float64]]
+    known: NDArray[np.bool_]
+
+
+def judge_baselines(futures: Futures, camera: PictureCamera) -> Scenery:
+    """The baselines' pictures against the real ones."""
+    horizon = futures.real.shape[1]
     rows = np.arange(1, horizon + 1)
-    moved = motion_between(*futures.pose[index].T, np.zeros(horizon, np.int64), rows)
-    true, known = warped(camera, last, moved)
-    steady, _ = warped(camera, last, constant_motion(futures.last_step[index], horizon))
-    pictures = {
-        "model": metrics.unit(futures.imagined[index]),
-        "posterior": metrics.unit(futures.posterior[index]),
-        "repeat_last": np.broadcast_to(last, true.shape),
-        "constant_motion": steady,
-        "true_motion": true,
-    }
-    return pictures, known
+    tables: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
+    masks = []
+    for index, real in enumerate(futures.real):
+        judge = Comparison(metrics.unit(real), camera.ground)
+        last = metrics.unit(futures.context[index, -1])
+        moved = motion_between(*futures.pose[index].T, np.zeros(horizon, np.int64), rows)
+        true, known = warped(camera, last, moved)
+        steady, _ = warped(camera, last, constant_motion(futures.last_step[index], horizon))
+        repeated = np.broadcast_to(last, true.shape)
+        for kind, images in zip(BASELINES, (repeated, steady, true), strict=True):
+            for name, values in judge(images, known).items():
+                tables.setdefault((name, kind), []).append(values)
+        masks.append(known)
+    return Scenery({key: np.array(values) for key, values in tables.items()}, np.array(masks))
 
 
 def judge_pictures(
-    futures: Futures, camera: PictureCamera
+    futures: Futures, camera: PictureCamera, scenery: Scenery
 ) -> tuple[
     dict[str, dict[str, Any]], dict[str, dict[str, list[float]]], dict[str, NDArray[np.float64]]
 ]:
@@ -51,50 +66,61 @@ def judge_pictures(
     psnr_new, of the ground that the last frame of the context did not show.
     """
     tables: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
-    for index in range(len(futures.real)):
-        real = metrics.unit(futures.real[index])
-        pictures, known = candidates(futures, index, camera)
-        for kind, images in pictures.items():
-            for name, values in compare(images, real, camera.ground, known).items():
+    for index, real in enumerate(futures.real):
+        judge = Comparison(metrics.unit(real), camera.ground)
+        for kind, frames in (("model", futures.imagined), ("posterior", futures.posterior)):
+            for name, values in judge(metrics.unit(frames[index]), scenery.known[index]).items():
                 tables.setdefault((name, kind), []).append(values)
+    whole = {key: np.array(values) for key, values in tables.items()} | scenery.tables
     numbers: dict[str, dict[str, Any]] = {}
     curves: dict[str, dict[str, list[float]]] = {}
-    per_clip: dict[str, NDArray[np.float64]] = {}
-    for (name, kind), rows in tables.items():
-        table = np.array(rows)
+    for (name, kind), table in whole.items():
         seen = np.isfinite(table)
         means = np.where(seen, table, 0).sum(1)[seen.any(1)] / seen.sum(1)[seen.any(1)]
         numbers.setdefault(name, {})[kind] = mean_interval(means).to_dict() if len(means) else None
-        if kind == "model" and name in ("ssim", "psnr"):
-            per_clip[name] = table.mean(1)
         along = np.where(seen, table, 0).sum(0) / np.maximum(seen.sum(0), 1)
         curves.setdefault(name, {})[kind] = np.where(seen.any(0), along, np.nan).tolist()
+    per_clip = {name: whole[name, "model"].mean(1) for name in ("ssim", "psnr")}
     return numbers, curves, per_clip
 
 
-def compare(
-    images: NDArray[np.float32],
-    real: NDArray[np.float32],
-    ground: NDArray[np.bool_],
-    known: NDArray[np.bool_],
-) -> dict[str, NDArray[np.float64]]:
-    """Every metric of pictures (H, size, size, 3) of one clip, by name; see `judge_pictures`."""
-    every = slice(PAIR_EVERY - 1, None, PAIR_EVERY)
-    roads = (metrics.road(frames[every]) & ground for frames in (images, real))
-    return {
-        "mse": metrics.mse(images, real),
-        "psnr": metrics.psnr(images, real),
-        "ssim": metrics.ssim(images, real),
-        "road_iou": metrics.iou(*roads),
-        "edge_f1": metrics.edge_f1(images[every], real[every], ground),
-        "psnr_new": _masked_psnr(images, real, ground & ~known),
-    }
+class Comparison:
+    """Every metric of pictures of one clip; see `judge_pictures`.
+
+    Args:
+        real: (H, size, size, 3) in [0, 1].
+        ground: (size, size), where there is neither car nor indicators.
+    """
+
+    def __init__(self, real: NDArray[np.float32], ground: NDArray[np.bool_]) -> None:
+        self.real, self.ground = real, ground
+        self.every = slice(PAIR_EVERY - 1, None, PAIR_EVERY)
+        self._similarity = metrics.Similarity(real)
+        self._road = metrics.road(real[self.every]) & ground
+
+    def __call__(
+        self, images: NDArray[np.float32], known: NDArray[np.bool_]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Values along the clip by name, for pictures shaped like the real ones.
+
+        known: (H, size, size), what the last frame of the context shows too.
+        """
+        some = images[self.every]
+        error = np.square(images - self.real).mean(-1)
+        mse = error.mean((-2, -1), dtype=np.float64)
+        return {
+            "mse": mse,
+            "psnr": metrics.decibels(mse),
+            "ssim": self._similarity(images),
+            "road_iou": metrics.iou(metrics.road(some) & self.ground, self._road),
+            "edge_f1": metrics.edge_f1(some, self.real[self.every], self.ground),
+            "psnr_new": _masked_psnr(error, self.ground & ~known),
+        }
 
 
-def _masked_psnr(images: NDArray, real: NDArray, where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """PSNR over the pixels of a mask (H, size, size); NaN where it has fewer than 1 %."""
-    error = np.square(images - real).mean(-1, dtype=np.float64)
+def _masked_psnr(error: NDArray, where: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """PSNR over a mask, both (H, size, size); NaN where it has fewer than 1 % of the pixels."""
     count = where.sum((-2, -1))
-    mean = (error * where).sum((-2, -1)) / np.maximum(count, 1)
+    mean = (error * where).sum((-2, -1), dtype=np.float64) / np.maximum(count, 1)
     enough = count >= 0.01 * where.shape[-1] * where.shape[-2]
-    return np.where(enough, -10 * np.log10(np.maximum(mean, 1e-10)), np.nan)
+    return np.where(enough, metrics.decibels(mean), np.nan)

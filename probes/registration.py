@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -22,11 +23,14 @@ from rssm.motion import Motion
 STEPS = 15
 TOLERANCE = 1e-4
 """Change of the parameters, in units and rad, below which iteration stops."""
-BLURS = (3.0, 1.2, 0.5)
-"""Standard deviations in pixels, coarse to fine."""
+LEVELS = ((3.0, 2), (1.2, 2), (0.5, 1))
+"""Coarse to fine: standard deviation of the blur in pixels, and every which row and column counts;
+what is blurred varies little from one to the next."""
 FORWARD_STARTS = (0.0, 1.5, 3.0, 4.5, 6.0)
 YAW_STARTS = (-0.15, 0.0, 0.15)
 """Units and rad of the grid of starts: what a car does in five ticks."""
+COARSE = 3
+"""Every so many pixels of a blurred frame, in rows and columns, tell which starts are best."""
 REFINED = 2
 NOISE, SLIP = 0.015, 0.5
 """Expected residual of aligned frames, and sliding of the rear axle in five ticks, in units."""
@@ -66,9 +70,13 @@ def register(
     tests/probes/test_camera.py.
     """
     ground = camera.ground
-    pyramid = [(_blur(before, ground, b), _blur(after, ground, b)) for b in BLURS]
+    pyramid = [
+        Level(_blur(before, ground, sigma), _blur(after, ground, sigma), spacing)
+        for sigma, spacing in LEVELS
+    ]
     starts = [*guesses, *(Motion(0.0, f, y) for f in FORWARD_STARTS for y in YAW_STARTS)]
-    fits = [_refine(camera, pyramid[:1], start, steps=1).residual for start in starts]
+    coarse = [pyramid[0]._replace(spacing=COARSE)]
+    fits = [_refine(camera, coarse, start, steps=1).residual for start in starts]
     best = np.argsort(fits)[:REFINED]
     found = [_refine(camera, pyramid, starts[i]) for i in best]
     return min(found, key=lambda one: one.residual)
@@ -81,94 +89,115 @@ def _blur(frame: NDArray, ground: NDArray[np.bool_], sigma: float) -> NDArray[np
     return total / np.maximum(cv2.GaussianBlur(weight, (0, 0), sigma), 1e-6)
 
 
+class Level(NamedTuple):
+    """Two frames (size, size), equally blurred, and which pixels count: see LEVELS."""
+
+    before: NDArray[np.float32]
+    after: NDArray[np.float32]
+    spacing: int
+
+
 def _refine(
-    camera: PictureCamera, pyramid: list[tuple[NDArray, NDArray]], guess: Motion, steps: int = STEPS
+    camera: PictureCamera, pyramid: Sequence[Level], guess: Motion, steps: int = STEPS
 ) -> Registered:
     """Levenberg and Marquardt's descent from `guess`, level by level."""
     motion = np.array(guess, np.float64)
-    for level in pyramid:
-        damping, current = 1e-3, _compare(camera, *level, motion)
-        for _ in range(steps):
-            normal, gradient = current.equations()
-            normal[np.diag_indices(3)] *= 1 + damping
-            step = np.linalg.solve(normal, gradient)
-            tried = _compare(camera, *level, motion + np.clip(step, -1.0, 1.0))
-            if tried.cost < current.cost:
-                motion, current, damping = tried.motion, tried, damping / 5
-            else:
-                damping *= 10
-            if np.abs(step).max() < TOLERANCE or damping > MOST_DAMPING:
-                break
-    return Registered(Motion(*motion.tolist()), current.residual, current.overlap)
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    """Two frames under a motion (3,), and what the pixels say about a better one.
-
-    Attributes:
-        motion: (3,) as in `Motion`.
-        residual, overlap: see `Registered`.
-        normal: (3, 3) mean over pixels of Gauss and Newton's products of slopes by the motion.
-        gradient: (3,) mean of slopes times errors.
-    """
-
-    motion: NDArray[np.float64]
-    residual: float
-    overlap: float
-    normal: NDArray[np.float64]
-    gradient: NDArray[np.float64]
-
-    @property
-    def slip(self) -> float:
-        """The rear axle moves along the mean of its headings but for this."""
-        lateral, forward, yaw = self.motion
-        return lateral - forward * np.tan(yaw / 2) - REAR * yaw
-
-    @property
-    def cost(self) -> float:
-        """What is minimised: a mean square that takes slip for unlikely."""
-        return self.residual**2 + (NOISE * self.slip / SLIP) ** 2
-
-    def equations(self) -> tuple[NDArray, NDArray]:
-        """The normal matrix (3, 3) and the right-hand side (3,) of a step that lowers the cost."""
-        _, forward, yaw = self.motion
-        half = np.tan(yaw / 2)
-        by = np.array([1.0, -half, -0.5 * forward * (1 + half**2) - REAR])
-        weight = (NOISE / SLIP) ** 2
-        normal = self.normal + weight * np.outer(by, by) + 1e-9 * np.eye(3)
-        return normal, self.gradient - weight * self.slip * by
-
-
-def _compare(
-    camera: PictureCamera, source: NDArray, target: NDArray, motion: NDArray
-) -> _Comparison:
-    """How well a motion explains `target` as a view of `source`."""
-    normal, gradient = np.zeros((3, 3)), np.zeros(3)
-    error, seen, count = _accumulate(
-        source, target, camera.ground, camera.matrix(Motion(*motion)), motion[2],
-        camera.across, camera.along, camera.column, camera.row, normal, gradient,
-    )  # fmt: skip
-    # Showing less of the old frame is no way to fit better: what is lost counts as wrong.
-    mean = (error + (count - seen) * NOISE**2) / count
-    residual = float(np.sqrt(mean)) if seen >= ENOUGH * count else np.inf
-    return _Comparison(motion, residual, seen / count, normal / count, gradient / count)
+    lens = np.array([camera.across, camera.along, camera.column, camera.row])
+    for before, after, spacing in pyramid:
+        residual, overlap = _descend(before, after, camera.ground, motion, lens, spacing, steps)
+    return Registered(Motion(*motion.tolist()), residual, overlap)
 
 
 @kernel
-def _accumulate(source, target, ground, matrix, yaw, across, along, centre, base, normal, gradient):
+def _descend(source, target, ground, motion, lens, spacing, steps):
+    """Improve `motion` (3,) in place; returns residual and overlap as in `Registered`."""
+    normal, gradient = np.empty((3, 3)), np.empty(3)
+    next_normal, next_gradient = np.empty((3, 3)), np.empty(3)
+    cost, residual, overlap = _equations(
+        source, target, ground, motion, lens, spacing, normal, gradient
+    )
+    damping = 1e-3
+    for _ in range(steps):
+        step = _solve(normal, gradient, damping)
+        tried = motion + np.minimum(np.maximum(step, -1.0), 1.0)
+        next_cost, next_residual, next_overlap = _equations(
+            source, target, ground, tried, lens, spacing, next_normal, next_gradient
+        )
+        if next_cost < cost:
+            cost, residual, overlap = next_cost, next_residual, next_overlap
+            motion[:], normal[:], gradient[:] = tried, next_normal, next_gradient
+            damping /= 5
+        else:
+            damping *= 10
+        if np.abs(step).max() < TOLERANCE or damping > MOST_DAMPING:
+            break
+    return residual, overlap
+
+
+@kernel
+def _equations(source, target, ground, motion, lens, spacing, normal, gradient):
+    """How well a motion explains `target` as a view of `source`, and what would do better.
+
+    What is minimised is a mean square that takes sliding of the rear axle for unlikely: it moves
+    along the mean of its headings but for the slip. Fills `normal` (3, 3) and `gradient` (3,), the
+    equations of Gauss and Newton for that; returns (cost, residual, overlap).
+    """
+    error, seen, count = _accumulate(
+        source, target, ground, motion, lens, spacing, normal, gradient
+    )
+    # Showing less of the old frame is no way to fit better: what is lost counts as wrong.
+    mean = (error + (count - seen) * NOISE**2) / count
+    residual = np.sqrt(mean) if seen >= ENOUGH * count else np.inf
+    lateral, forward, yaw = motion
+    half = np.tan(yaw / 2)
+    slip = lateral - forward * half - REAR * yaw
+    by = np.array([1.0, -half, -0.5 * forward * (1 + half**2) - REAR])
+    weight = (NOISE / SLIP) ** 2
+    for i in range(3):
+        gradient[i] = gradient[i] / count - weight * slip * by[i]
+        for j in range(3):
+            normal[i, j] = normal[i, j] / count + weight * by[i] * by[j]
+        normal[i, i] += 1e-9
+    return residual**2 + weight * slip**2, residual, seen / count
+
+
+@kernel
+def _solve(normal, gradient, damping):
+    """The damped step (3,), by Cramer's rule."""
+    a, b, c = normal[0, 0] * (1 + damping), normal[0, 1], normal[0, 2]
+    d, e = normal[1, 1] * (1 + damping), normal[1, 2]
+    f = normal[2, 2] * (1 + damping)
+    x, y, z = gradient
+    minors = d * f - e * e, c * e - b * f, b * e - c * d
+    determinant = a * minors[0] + b * minors[1] + c * minors[2]
+    return np.array(
+        [
+            (minors[0] * x + minors[1] * y + minors[2] * z) / determinant,
+            (minors[1] * x + (a * f - c * c) * y + (b * c - a * e) * z) / determinant,
+            (minors[2] * x + (b * c - a * e) * y + (a * d - b * b) * z) / determinant,
+        ]
+    )
+
+
+@kernel
+def _accumulate(source, target, ground, motion, lens, spacing, normal, gradient):
     """Sums over the ground's pixels; returns (squared error where seen, pixels seen, pixels)."""
     size = source.shape[0]
+    across, along, centre, base = lens
+    lateral, forward, yaw = motion
     sin, cos = np.sin(yaw), np.cos(yaw)
     total, seen, count = 0.0, 0, 0
+    normal[:], gradient[:] = 0.0, 0.0
     slope = np.empty(3)
-    for row in range(size):
-        for column in range(size):
+    for row in range(0, size, spacing):
+        for column in range(0, size, spacing):
             if not ground[row, column]:
                 continue
             count += 1
-            x = matrix[0, 0] * column + matrix[0, 1] * row + matrix[0, 2]
-            y = matrix[1, 0] * column + matrix[1, 1] * row + matrix[1, 2]
+            # Where the ground of this pixel was before the motion, as in PictureCamera.matrix.
+            right, ahead = (column - centre) / across, (base - row) / along
+            x = centre + across * (cos * right - sin * ahead - lateral)
+            y = base - along * (sin * right + cos * ahead + forward)
             if not (1 <= x < size - 2 and 1 <= y < size - 2):
                 continue
             if not ground[int(y + 0.5), int(x + 0.5)]:
@@ -179,7 +208,6 @@ def _accumulate(source, target, ground, matrix, yaw, across, along, centre, base
             # edges too flat, and steps come out too long.
             across_x = across * (_between(source, x + 0.5, y) - _between(source, x - 0.5, y))
             along_y = along * (_between(source, x, y + 0.5) - _between(source, x, y - 0.5))
-            right, ahead = (column - centre) / across, (base - row) / along
             # Derivatives of the old position by lateral, forward and yaw.
             slope[0], slope[1] = -across_x, -along_y
             turned = -sin * right - cos * ahead, cos * right - sin * ahead

@@ -105,14 +105,14 @@ def _compare(found: dict[str, NDArray], true: NDArray, seed: int) -> dict[str, A
 
 
 def _correlation(found: NDArray, true: NDArray, seed: int) -> Estimate:
-    point = metrics.correlation(found, true)
+    point = float(metrics.correlation(found, true))
     if not np.isfinite(point):
         return Estimate(0.0, None, None, len(true))  # a constant says nothing about the target
     interval = stats.bootstrap(
         (found, true),
         metrics.correlation,
         paired=True,
-        vectorized=False,
+        vectorized=True,
         n_resamples=RESAMPLES,
         method="percentile",
         rng=np.random.default_rng(seed),
@@ -133,7 +133,7 @@ def _fit(
     whole = np.array([not first[s + 1 : s + length].any() for s in starts])
     if whole.sum() < 100:
         return {}
-    batch = Reader(train, telemetry, False).batch(starts[whole], length)
+    batch = Reader(train, telemetry, False).batch(starts[whole], length, ("action",))
     seen = np.stack([batch[n][:, :context].numpy() for n in telemetry], -1)
     actions = batch["action"][:, context:].numpy()
     targets = {n: batch[n][:, -1].numpy() for n in (REWARD, *telemetry)}

@@ -22,6 +22,8 @@ class NetworkConfig:
     Attributes:
         channels: of the encoder's convolutions: 8 x 8 with stride 4, then 4 x 4 with stride 2; the
             decoder mirrors them.
+        see_change: the encoder also sees how green, which tells road from grass, changed since the
+            frame before: one look then tells the motion, which a single frame does not show.
         deter: units of the deterministic state.
         stoch: dimensions of the Gaussian state, or groups of the discrete one.
         classes: per group of the discrete state; 0 makes it Gaussian.
@@ -35,6 +37,7 @@ class NetworkConfig:
     """
 
     channels: tuple[int, ...] = (16, 32, 32)
+    see_change: bool = False
     deter: int = 256
     stoch: int = 32
     classes: int = 0
@@ -76,7 +79,7 @@ class OptimiserConfig:
 
     Attributes:
         learning_rate: after the warm-up.
-        warmup: updates over which it rises linearly.
+        warmup: updates over which it rises linearly; a tenth of the budget at most.
         final: share of it at the end of the budget, approached linearly.
         eps: Adam's epsilon.
         max_grad_norm: the gradient's norm is clipped to this.
@@ -102,7 +105,8 @@ class OptimiserConfig:
 
     def scale(self, update: int, updates: int) -> float:
         """What update number `update` of `updates` multiplies the learning rate by."""
-        rise = min((update + 1) / self.warmup, 1.0) if self.warmup else 1.0
+        warmup = min(self.warmup, updates // 10)
+        rise = min((update + 1) / warmup, 1.0) if warmup else 1.0
         return rise * (1 - (1 - self.final) * update / updates)
 
 

@@ -107,14 +107,17 @@ class Reader:
         if off:
             self._targets[OFF] = (data.column(_column("off_track")) == 1).astype(np.float32)
 
-    def batch(self, starts: NDArray[np.int64], length: int) -> dict[str, Tensor]:
+    def batch(
+        self, starts: NDArray[np.int64], length: int, inputs: Sequence[str] = INPUTS
+    ) -> dict[str, Tensor]:
         """Tensors (B, T, ...) by the names that `WorldModel.loss` takes.
 
         Args:
             starts: (B,) first rows.
             length: rows T of each window.
+            inputs: what is read besides the targets.
         """
-        windows = self.data.windows(starts, length, INPUTS)
+        windows = self.data.windows(starts, length, inputs)
         rows = np.asarray(starts)[:, None] + np.arange(length)
         arrays = windows | {name: column[rows] for name, column in self._targets.items()}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -27,6 +27,9 @@ class LossConfig:
         heads: weights of single heads by name, such as {progress_delta: 2}, instead of those above.
         perceptual: of the squared distance between the encoder's features of decoded and true
             frames, per feature; the encoder does not learn from it.
+        image_every: one row in this many is decoded, each in its turn from update to update.
+            Neighbours look alike and decoding is half of the work of an update, so that the time
+            goes further with more updates of fewer pictures.
         kl_anneal: updates over which the weight of both KLs rises from 0 to 1; 0 for none.
     """
 
@@ -41,8 +44,11 @@ class LossConfig:
     kl_anneal: int = 0
     heads: dict[str, float] = field(default_factory=dict)
     perceptual: float = 0.0
+    image_every: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.image_every <= 64:
+            raise ValueError(f"image_every is 1 to 64, not {self.image_every}")
         plain = {name: value for name, value in vars(self).items() if name != "heads"}
         for name, value in (plain | self.heads).items():
             if not 0 <= value <= 1e6:

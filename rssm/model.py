@@ -61,7 +61,7 @@ class WorldModel(nn.Module):
         super().__init__()
         self.network, self.size, self.depth = network, size, depth
         features = network.deter + network.latent
-        self.encoder = Encoder(network.channels, size, depth)
+        self.encoder = Encoder(network.channels, size, depth, network.see_change)
         self.core = Core(network, self.encoder.features, actions, extra)
         seen = features
         if network.motion_latent:
@@ -74,11 +74,25 @@ class WorldModel(nn.Module):
         given = features + (len(MOTION) if network.decode_motion else 0)
         self.decoder = Decoder(given, network.channels, size, depth)
 
-    def encode(self, frames: Tensor) -> Tensor:
-        """Embeddings (B, T, embed) of frames (B, T, size, size, depth) uint8."""
-        flat = frames.flatten(0, 1)
-        parts = [self.encoder(part) for part in flat.split(ENCODE_ROWS)]
-        return torch.cat(parts).unflatten(0, frames.shape[:2])
+    def encode(
+        self, frames: Tensor, is_first: Tensor | None = None, before: Tensor | None = None
+    ) -> Tensor:
+        """Embeddings (B, T, embed) of frames (B, T, size, size, depth) uint8.
+
+        Args:
+            is_first: (B, T) bool, where nothing led to a frame, so that nothing changed.
+            before: (B, size, size, depth) uint8, the frame before the first row; without it nothing
+                has changed there.
+        """
+        parts = [frames.flatten(0, 1).split(ENCODE_ROWS)]
+        if self.encoder.see_change:
+            earlier = frames[:, 0] if before is None else before
+            earlier = torch.cat((earlier.unsqueeze(1), frames[:, :-1]), 1)
+            if is_first is not None and is_first.any():
+                earlier = torch.where(is_first[..., None, None, None], frames, earlier)
+            parts.append(earlier.flatten(0, 1).split(ENCODE_ROWS))
+        embedded = [self.encoder(*some) for some in zip(*parts, strict=True)]
+        return torch.cat(embedded).unflatten(0, frames.shape[:2])
 
     def observe(
         self,
@@ -88,6 +102,7 @@ class WorldModel(nn.Module):
         state: State | None = None,
         noise: Tensor | None = None,
         extra: Tensor | None = None,
+        before: Tensor | None = None,
     ) -> Observed:
         """Follow observed sequences.
 
@@ -99,10 +114,12 @@ class WorldModel(nn.Module):
             noise: (B, T, ...) as `core.latent.noise` makes it; drawn from torch's global generator
                 by default.
             extra: (B, T, extra), where the core takes it.
+            before: (B, size, size, depth) uint8, the frame before the first row, for an encoder
+                that sees change and goes on from `state`.
         """
         if noise is None:
             noise = self.core.latent.noise(tuple(is_first.shape)).to(actions.device)
-        embed = self.encode(frames)
+        embed = self.encode(frames, is_first, before)
         return self.core.observe(embed, actions, is_first, noise, state, extra)
 
     def imagine(
@@ -124,7 +141,12 @@ class WorldModel(nn.Module):
         return self.decoder.frames(self._decoded(latents.features))
 
     def loss(
-        self, batch: Mapping[str, Tensor], noise: Tensor, config: LossConfig, kl_scale: float = 1.0
+        self,
+        batch: Mapping[str, Tensor],
+        noise: Tensor,
+        config: LossConfig,
+        kl_scale: float = 1.0,
+        turn: int = 0,
     ) -> Losses:
         """The training objective on one batch.
 
@@ -133,12 +155,16 @@ class WorldModel(nn.Module):
                 (B, T) bool, and (B, T) targets of every head by its name.
             noise: (B, T, ...) as `core.latent.noise` makes it.
             kl_scale: weight of both KLs in this update.
+            turn: number of the pass; it says which rows are decoded if not all are.
         """
         frames = batch["observation"]
         observed = self.observe(frames, batch["action"], batch["is_first"], noise=noise)
         features = observed.state.features
         perceptual = bool(config.perceptual)
-        image, likeness = self.image_losses(features, frames, perceptual=perceptual)
+        decoded = slice(turn % config.image_every, None, config.image_every)
+        image, likeness = self.image_losses(
+            features.flatten(0, 1)[decoded], frames.flatten(0, 1)[decoded], perceptual=perceptual
+        )
         heads = self.heads.losses(features, batch)
         parts = {"image": image} | ({"perceptual": likeness} if perceptual else {}) | heads
         weights = {name: config.of_head(name) for name in heads}
@@ -162,15 +188,14 @@ class WorldModel(nn.Module):
         mean over all frames.
 
         Args:
-            features: (B, T, features).
-            frames: (B, T, size, size, depth) uint8.
+            features: (N, features).
+            frames: (N, size, size, depth) uint8.
             perceptual: also compare the encoder's features, whose weights stay out of it.
 
         Returns:
             Squared error summed over pixels and channels in [0, 1] units; and, if asked for, the
             mean squared distance of the encoder's features, else zeros.
         """
-        features, frames = features.flatten(0, 1), frames.flatten(0, 1)
         parts = zip(features.split(ENCODE_ROWS), frames.split(ENCODE_ROWS), strict=True)
         errors, distances = [], []
         for part, wanted in parts:

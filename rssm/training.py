@@ -71,7 +71,11 @@ class Training(lightning.LightningModule):
     def training_step(self, batch: Mapping[str, Tensor], number: int) -> Tensor:
         part = number % self.passes
         losses = self.model.loss(
-            batch, self.noise(batch, part), self.loss, self.loss.kl_scale(self.update)
+            batch,
+            self.noise(batch, part),
+            self.loss,
+            self.loss.kl_scale(self.update),
+            turn=self.update * self.passes + part,
         )
         self._batch = batch
         for name, value in (losses.parts | {"loss": losses.total.detach()}).items():

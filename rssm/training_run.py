@@ -89,6 +89,11 @@ class TrainConfig:
             raise ValueError(
                 f"precision is 32-true, bf16-mixed or 16-mixed, not {self.precision!r}"
             )
+        if self.loss.image_every > self.data.length:
+            raise ValueError(
+                f"loss.image_every is at most data.length, the {self.data.length} rows of a "
+                f"window, not {self.loss.image_every}"
+            )
 
 
 def train(

@@ -93,8 +93,7 @@ def test_a_future_depends_on_the_context_and_the_actions_alone(saved, data):
     alone = follow(model, data, clips[1:2], 20, 20)
     apart = alone.imagined[0].astype(int) - one.imagined[1]
     assert np.abs(apart).max() <= 1  # another batch rounds differently
-    other = follow(model, data, clips, 20, 20, shuffled=True)
-    assert (other.imagined != one.imagined).any() and (other.real == one.real).all()
+    assert (one.other != one.imagined).any()
 
 
 def test_real_frames_show_their_own_motion(saved, data):

@@ -119,14 +119,24 @@ def test_the_loss_adds_up_and_reaches_every_weight():
 def test_the_image_loss_is_the_error_of_decoded_frames():
     world, rows = model(), batch(rows=3, length=33)  # 99 frames: a last pass of another size
     features = torch.randn(3, 33, 20)
-    loss = world.image_losses(features, rows["observation"])[0].mean()
+    frames = rows["observation"].flatten(0, 1)
+    loss = world.image_losses(features.flatten(0, 1), frames)[0].mean()
     flat = world.decoder(features.flatten(0, 1))
     from rssm.decoder import from_patches
 
-    frames = from_patches(flat, 3) + 0.5
-    target = rows["observation"].flatten(0, 1).float() / 255
-    expected = (frames - target).square().sum((1, 2, 3)).mean()
+    decoded = from_patches(flat, 3) + 0.5
+    expected = (decoded - frames.float() / 255).square().sum((1, 2, 3)).mean()
     torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-2)
+
+
+def test_turns_of_decoded_rows_add_up_to_all_of_them():
+    world, rows = model(), batch(rows=3, length=7)
+    noise = world.core.latent.noise((3, 7), torch.Generator().manual_seed(0))
+    whole = world.loss(rows, noise, LossConfig()).parts["image"]
+    some = LossConfig(image_every=3)
+    turns = [world.loss(rows, noise, some, turn=turn).parts["image"] for turn in range(4)]
+    torch.testing.assert_close(torch.stack(turns[:3]).mean(), whole)
+    assert turns[3] == turns[0]
 
 
 def test_frames_come_back_from_their_patches():
@@ -156,8 +166,8 @@ def test_a_plain_decoder_refuses_motion():
 
 def test_the_perceptual_loss_trains_the_decoder_and_not_the_encoder():
     world, rows = model(), batch(length=3)
-    features = torch.randn(2, 3, 20)
-    image, distance = world.image_losses(features, rows["observation"], perceptual=True)
+    features, frames = torch.randn(6, 20), rows["observation"].flatten(0, 1)
+    image, distance = world.image_losses(features, frames, perceptual=True)
     distance.sum().backward()
     assert all(p.grad is None for p in world.encoder.parameters())
     assert all(p.grad.abs().sum() > 0 for p in world.decoder.parameters())
