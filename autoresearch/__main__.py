@@ -48,7 +48,8 @@ DESCRIPTION = """Propose, run, judge, promote: a research campaign over a traini
     earlier                     the earlier record's promotions before these gates
 
 campaign names conf/autoresearch/<campaign>.yaml. Any setting of it can follow as name=value:
-proposer=random budgets.generations=2 executor=ray executor.jobs=8. `run --help` lists them all."""
+proposer=random budgets.generations=2 executor=ray executor.jobs=8. `run --help` lists them all.
+status, verify, show and keep also take directory=<a campaign's directory> instead."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,6 +79,8 @@ def load(words: Sequence[str], own: Sequence[str] = ()) -> tuple[CampaignConfig,
             raise ConfigError(f"'{word}': write name=value")
         # A group that has kinds can be given its kind alone: executor=ray.
         name = f"{name}.kind" if name in ("executor", "proposer") else name
+        if name in given or name in taken:
+            raise ConfigError(f"{name} is given twice")
         (taken if name in (*own, "campaign") else given)[name] = text
     name = taken.pop("campaign", None)
     if name is None:
@@ -125,25 +128,41 @@ def final(words: Sequence[str]) -> None:
     _run(config, "final")
 
 
+def existing(words: Sequence[str], own: Sequence[str] = ()) -> tuple[Path, dict[str, Any]]:
+    """The directory of a campaign that has begun, which `directory=` or the settings name, and what
+    `own` names, as text."""
+    named = [word for word in words if word.startswith("directory=")]
+    if not named:
+        config, taken = load(words, own)
+        return _directory(config), taken
+    taken = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name not in ("directory", *own) or name in taken:
+            raise ConfigError(f"directory= names the campaign; {word} has no place beside it")
+        taken[name] = text
+    return Path(taken.pop("directory")), taken
+
+
 def status(words: Sequence[str]) -> None:
     """Print where a campaign is."""
-    config, _ = load(words)
-    summary = summarize(_directory(config))
+    directory, _ = existing(words)
+    summary = summarize(directory)
     Console().print(overview(summary.config, summary.state))
     cli.finish(_numbers(summary))
 
 
 def check(words: Sequence[str]) -> None:
     """Recompute a campaign."""
-    config, _ = load(words)
-    found = verify(_directory(config))
+    directory, _ = existing(words)
+    found = verify(directory)
     cli.finish({**vars(found), "verified": True})
 
 
 def keep_campaign(words: Sequence[str]) -> None:
     """Copy a campaign to where the report finds it."""
-    config, own = load(words, ("into",))
-    cli.finish({"kept": str(keep(_directory(config), Path(own.get("into") or CAMPAIGNS)))})
+    directory, own = existing(words, ("into",))
+    cli.finish({"kept": str(keep(directory, Path(own.get("into") or CAMPAIGNS)))})
 
 
 def show(words: Sequence[str]) -> None:
@@ -151,8 +170,8 @@ def show(words: Sequence[str]) -> None:
     names = [word for word in words if "=" not in word]
     if len(names) != 1:
         raise ConfigError("show takes one name, such as g001_c02 or run_008")
-    config, _ = load([word for word in words if "=" in word])
-    rows = Ledger.reading(_directory(config) / LEDGER).rows
+    directory, _ = existing([word for word in words if "=" in word])
+    rows = Ledger.reading(directory / LEDGER).rows
     name = names[0]
     told = [row for row in rows if name in (row.data.get("candidate"), row.data.get("run"))]
     told += [

@@ -35,7 +35,7 @@ from autoresearch.plan import (
 from autoresearch.proposal import combined, digest, objections
 from autoresearch.proposers import Brief, Exhausted, Proposer, Trial, make_proposer
 from autoresearch.state import BASE, LOST, RunState, State
-from common import schema
+from common import cli, schema
 from common.errors import EXIT_USER_ERROR, ConfigError, UserError
 from common.files import to_plain
 from common.runs import code_state
@@ -77,6 +77,7 @@ class Campaign:
         self.load = lru_cache(maxsize=4096)(self.harness.load)
         self.executor = executor
         self._proposer: Proposer | None = None
+        self._over = False
 
     @classmethod
     @contextmanager
@@ -108,6 +109,10 @@ class Campaign:
         judged; promote, until the generation is closed; all; final, once it has ended: its winner
         on its sealed units. Raises `UserError` for a final of one that has not.
         """
+        if self._over and stage != "final":
+            return str(self.state.ended)
+        if self._over:
+            self._take_up()
         while True:
             over = self.state.ended is not None
             follows = final_step if stage == "final" and over else next_step
@@ -161,7 +166,8 @@ class Campaign:
         settings, code = to_plain(self.config), code_state()["sha256"]
         if not self.ledger.rows:
             self._proposer = make_proposer(self.config)  # or nothing begins
-            self._write("campaign", {"config": settings, "code": code})
+            command = cli.command("-m autoresearch")
+            self._write("campaign", {"config": settings, "code": code, "command": command})
             return
         began = self.state.campaign
         foreign = differing(began["config"], settings)
@@ -176,11 +182,17 @@ class Campaign:
                 f"{code[:12]}): its runs would not compare; check that code out again, or begin "
                 "anew under another name"
             )
-        self._write("resumed", {"config": settings})
-        self._clear_up()
+        last = next(r for r in reversed(self.ledger.rows) if r.kind in ("campaign", "resumed"))
+        # Looking again at what has ended is no event, unless it is given more to spend.
+        budgets = last.data["config"]["budgets"]
+        self._over = self.state.ended is not None and budgets == settings["budgets"]
+        if not self._over:
+            self._take_up()
 
-    def _clear_up(self) -> None:
+    def _take_up(self) -> None:
         """Settle attempts that were open when the process before this one ended."""
+        self._over = False
+        self._write("resumed", {"config": to_plain(self.config)})
         for run in [run for run in self.state.runs.values() if run.open]:
             end_attempt(run.last.token, self.config.budgets.grace)
             try:
@@ -213,7 +225,7 @@ class Campaign:
     def _over_budget(self, task: Mapping[str, Any], running: Mapping[str, RunState]) -> str | None:
         budgets = self.config.budgets
         if budgets.seconds is not None and self.state.seconds >= budgets.seconds:
-            return f"budget: {budgets.seconds:,.0f} seconds of processes are spent"
+            return f"budget: {budgets.seconds:,g} seconds of processes are spent"
         if budgets.ticks is not None and task["kind"] == "train":
             open_runs = sum(run.task.get("budget", 0) for run in running.values())
             if self.state.ticks + open_runs + task["budget"] > budgets.ticks:

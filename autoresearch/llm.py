@@ -19,10 +19,12 @@ from typing import Any
 from autoresearch.config import CampaignConfig, Range
 from autoresearch.proposal import Proposal
 from autoresearch.proposers import Brief
-from common.errors import UserError
+from common.errors import ConfigError, UserError
 from common.files import to_plain
 
 MAX_REPLY = 1 << 20
+REFUSALS = (401, 403, 404)
+"""HTTP: no or a wrong key, and no such address or model."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 SYSTEM = """You tune a training configuration. You are given the settings that may change with \
@@ -45,6 +47,11 @@ class ProposalFailed(UserError):
         self.tokens, self.evidence = tokens, evidence or {}
 
 
+class EndpointDown(ConfigError):
+    """Nobody is there, or we are not let in: asking again gives nothing, so the campaign stops and
+    can be resumed with a working endpoint."""
+
+
 class LanguageModelProposer:
     """Asks the endpoint of `config.proposer.endpoint`."""
 
@@ -54,7 +61,11 @@ class LanguageModelProposer:
             raise UserError("proposer.kind=llm: name the model, proposer.endpoint.model=...")
 
     def propose(self, brief: Brief) -> Proposal:
-        """One proposal; `ProposalFailed` for an endpoint that fails or does not answer in JSON."""
+        """One proposal.
+
+        Raises `ProposalFailed` for an endpoint that fails or does not answer in JSON, and
+        `EndpointDown` where there is none to ask.
+        """
         prompt = json.dumps(to_plain(self.message(brief)), sort_keys=True)
         evidence = {"prompt_sha256": _sha256(SYSTEM + prompt)}
         reply, tokens = self._ask(prompt, evidence)
@@ -115,13 +126,15 @@ class LanguageModelProposer:
             with urllib.request.urlopen(request, timeout=endpoint.timeout) as response:
                 raw = response.read(MAX_REPLY + 1)
         except urllib.error.HTTPError as error:
+            if error.code in REFUSALS:
+                raise EndpointDown(f"{request.full_url}: HTTP {error.code}") from None
             raise ProposalFailed(f"endpoint: HTTP {error.code}", 0, evidence) from None
         except TimeoutError:
             told = f"endpoint: no answer within {endpoint.timeout:g} s"
             raise ProposalFailed(told, 0, evidence) from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
-            raise ProposalFailed(f"endpoint: {reason}", 0, evidence) from None
+            raise EndpointDown(f"{request.full_url}: {reason}") from None
         if len(raw) > MAX_REPLY:
             raise ProposalFailed(f"endpoint: more than {MAX_REPLY:,} bytes", 0, evidence)
         try:

@@ -42,10 +42,10 @@ def section(summary: Summary, place: str) -> str:
     config, name = summary.config, summary.config.name
     parts = [
         f"## Campaign {name}",
-        f"`python -m autoresearch run campaign={name}`, begun {summary.began}, code "
+        f"`{summary.command}`, begun {summary.began}, code "
         f"{summary.code[:10]}; taken up again {_times(summary.state.resumes)}. As a page: "
         f"[{place}/index.html]({place}/index.html). Every decision can be taken again: "
-        f"`python -m autoresearch verify campaign={name} root={place.rpartition('/')[0]}`.",
+        f"`python -m autoresearch verify directory={place}`.",
         _told(summary),
         f"![lineage]({place}/lineage.svg)",
         f"![evidence]({place}/evidence.svg)",

@@ -44,6 +44,7 @@ class Summary:
 
     Attributes:
         config: as it was last run with.
+        command: that began it.
         code: hash of the source that it ran.
         began: date of its first row.
         state: after its last one.
@@ -51,6 +52,7 @@ class Summary:
     """
 
     config: CampaignConfig
+    command: str
     code: str
     began: str
     state: State
@@ -68,7 +70,8 @@ def summarize(directory: Path) -> Summary:
     config, rows = recorded_config(directory), Ledger.reading(directory / LEDGER).rows
     state = State.of(rows)
     spent = cost(rows, state, config)
-    return Summary(config, state.campaign["code"], rows[0].time[:10], state, spent)
+    began = state.campaign
+    return Summary(config, began["command"], began["code"], rows[0].time[:10], state, spent)
 
 
 def cost(rows: Sequence[Row], state: State, config: CampaignConfig) -> Cost:

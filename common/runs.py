@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from common import files
-from common.errors import ConfigError
+from common.errors import ConfigError, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 """The source tree that these packages are imported from."""
@@ -317,3 +317,15 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def checkpoint_in(path: str | os.PathLike, names: Sequence[str]) -> Path:
+    """`path` itself, or the first of `names` in the checkpoints of the run directory it names;
+    `UserError` for a directory that has none of them."""
+    path = Path(path)
+    if not path.is_dir():
+        return path
+    for name in names:
+        if (path / "checkpoints" / name).exists():
+            return path / "checkpoints" / name
+    raise UserError(f"{path}: a directory without checkpoints/{' or '.join(names)}; name a file")

@@ -11,6 +11,7 @@ import torch
 
 from common.cli import table
 from common.errors import UserError
+from common.runs import checkpoint_in
 from envs.racing.config import ObservationSpec
 from ppo import checkpoint
 from ppo.policy import ActorCritic, to_pixels
@@ -83,12 +84,8 @@ def require_extra(world: str) -> None:
 
 def resolve_checkpoint(path: str | os.PathLike) -> Path:
     """`path` itself, or the checkpoint that the run directory it names would be judged by: the
-    best one, or the last where nothing was validated."""
-    path = Path(path)
-    inside = path / "checkpoints"
-    if not inside.is_dir():
-        return path
-    return next((p for p in (inside / "best.pt", inside / "last.pt") if p.exists()), inside)
+    best one, or the last where nothing was validated. `UserError` for a directory without."""
+    return checkpoint_in(path, ("best.pt", "last.pt"))
 
 
 def report(summary: Mapping[str, Any], title: str) -> None:

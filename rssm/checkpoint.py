@@ -18,6 +18,7 @@ import torch
 from common import schema
 from common.errors import ConfigError, UserError
 from common.nn import check_tensors, read_checkpoint, write_checkpoint
+from common.runs import checkpoint_in
 from rssm.config import NetworkConfig
 from rssm.model import WorldModel
 
@@ -49,12 +50,9 @@ def save(
 
 
 def resolve(path: str | os.PathLike) -> Path:
-    """`path` itself, or the final checkpoint of the run directory that it names, else its last."""
-    path = Path(path)
-    inside = path / "checkpoints"
-    if not inside.is_dir():
-        return path
-    return next((p for p in (inside / "final.pt", inside / "last.pt") if p.exists()), inside)
+    """`path` itself, or the final checkpoint of the run directory that it names, else its last;
+    `UserError` for a directory without."""
+    return checkpoint_in(path, ("final.pt", "last.pt"))
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:

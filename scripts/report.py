@@ -8,6 +8,7 @@ from typing import Any
 from autoresearch import keep
 from autoresearch import report as campaign_report
 from autoresearch.summary import summarize
+from autoresearch.verify import verify
 from common import cli
 from common.errors import UserError
 from common.files import atomic_write_text
@@ -325,6 +326,7 @@ def documents(
         root / "REPORT.md": report(records, campaigns),
     }
     for place in keep.kept(campaigns):
+        verify(place)
         found = campaign_report.documents(summarize(place))
         wanted |= {place / name: text for name, text in found.items()}
     if prose.is_file() and "<!-- ablations:" in (text := prose.read_text(encoding="utf-8")):
@@ -342,7 +344,7 @@ def main() -> None:
         for path, text in wanted.items()
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
-    names = [path.name for path in stale]
+    names = [str(path.relative_to(ROOT)) for path in stale]
     if settings.check and stale:
         raise UserError(f"{' and '.join(names)}: out of date; run python scripts/report.py")
     for path in stale:

@@ -151,3 +151,14 @@ class TestCommand:
         assert capsys.readouterr().out.splitlines()[-1].endswith("verified=true")
         with pytest.raises(UserError, match="run_999"):
             command.main(["show", "run_999"])
+        monkeypatch.undo()
+        place = f"directory={tmp_path / 'toy'}"  # of which conf/ knows nothing
+        for words in (["status"], ["verify"], ["show", "g001_c01"]):
+            command.main([*words, place])
+        command.main(["keep", place, f"into={tmp_path / 'kept'}"])
+        command.main(["verify", f"directory={tmp_path / 'kept' / 'toy'}"])
+        assert capsys.readouterr().out.splitlines()[-1].endswith("verified=true")
+        with pytest.raises(ConfigError, match="campaign=control_49k has no place"):
+            command.main(["status", place, "campaign=control_49k"])
+        with pytest.raises(ConfigError, match="seed is given twice"):
+            load(["campaign=control_49k", "seed=1", "seed=2"])

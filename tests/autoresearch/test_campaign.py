@@ -174,7 +174,7 @@ def test_stages_stop_where_they_say(better):
     ("budgets", "reason"),
     [
         ({"ticks": 300}, "budget: the next run would exceed 300 ticks"),
-        ({"seconds": 0.05}, "budget: 0 seconds of processes are spent"),
+        ({"seconds": 0.05}, "budget: 0.05 seconds of processes are spent"),
     ],
 )
 def test_budgets_end_a_campaign_and_outlast_it(better, tmp_path, budgets, reason):
@@ -182,8 +182,10 @@ def test_budgets_end_a_campaign_and_outlast_it(better, tmp_path, budgets, reason
         better, budgets=toys.schema.build(type(better.budgets), {"generations": 1, **budgets})
     )
     assert toys.run(small)[0] == reason
+    rows = ledger_of(small)
     told, state = toys.run(small)  # again: what is spent stays spent
     assert told == reason and state.ticks <= 300
+    assert ledger_of(small) == rows  # and looking again is no event
     verify(tmp_path / "toy")
     assert toys.run(better)[0] == "all generations are done"  # by a larger one it goes on
 
@@ -207,7 +209,8 @@ def test_killed_at_every_transition_it_comes_to_the_same_decisions(tmp_path, bef
         assert lives < 150
     rows = ledger_of(config)
     assert decisions(rows) == decisions(ledger_of(whole))
-    assert lives > 10 and sum(row.kind == "resumed" for row in rows) == lives
+    # A life that died after the end leaves nothing to take up.
+    assert lives > 10 and sum(row.kind == "resumed" for row in rows) in (lives - 1, lives)
     verify(tmp_path / "toy")
 
 

@@ -8,8 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from autoresearch.campaign import Campaign
 from autoresearch.config import Range
-from autoresearch.llm import LanguageModelProposer, ProposalFailed
+from autoresearch.llm import EndpointDown, LanguageModelProposer, ProposalFailed
 from autoresearch.proposal import objections
 from autoresearch.proposers import (
     Brief,
@@ -235,8 +236,24 @@ class TestLanguageModel:
         endpoint.answer = late
         with pytest.raises(ProposalFailed, match=r"endpoint: (no answer within|timed out)"):
             model(tmp_path, endpoint, timeout=0.2).propose(brief())
-        with pytest.raises(ProposalFailed, match="endpoint: "):
+        with pytest.raises(EndpointDown, match=r"127\.0\.0\.1:9/v1.*refused"):
             model(tmp_path, endpoint, url="http://127.0.0.1:9/v1").propose(brief())
+        endpoint.answer = lambda body: (401, b"who are you")
+        with pytest.raises(EndpointDown, match="HTTP 401"):
+            model(tmp_path, endpoint).propose(brief())
+
+    def test_a_campaign_without_its_endpoint_stops_and_is_taken_up(self, tmp_path, endpoint):
+        told = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": ""}
+        proposer = {"kind": "llm", "endpoint": told, "candidates": 1}
+        config = toys.config(tmp_path, proposer=proposer)
+        endpoint.answer = lambda body: (403, b"no")
+        with pytest.raises(EndpointDown), Campaign.opened(config, print) as campaign:
+            campaign.run("propose")
+        endpoint.answer = lambda body: completion(json.dumps(GOOD))
+        with Campaign.opened(config, print) as campaign:
+            campaign.run("propose")
+            generation = campaign.state.generations[0]
+            assert len(generation.candidates) == 1 and not generation.refused
 
     def test_failures_and_tokens_are_in_the_ledger_and_the_campaign_goes_on(
         self, tmp_path, endpoint

@@ -45,7 +45,7 @@ def test_the_section_tells_all_of_it(done):
     assert "Final: g001_c01 held up" in text
     assert "| g001_c02 | crash=3 | G1 crash |  |  | crash: it went wrong |" in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; \\| promote this" in text
-    assert "verify campaign=toy root=experiments/campaigns`" in text
+    assert "verify directory=experiments/campaigns/toy`" in text
     assert "| of them failed | 1 |" in text
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from common import runs
-from common.errors import ConfigError
-from common.runs import Run
+from common.errors import ConfigError, UserError
+from common.runs import Run, checkpoint_in
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -218,3 +218,15 @@ def test_two_processes_cannot_write_one_run(tmp_path):
         assert [path.name for path in run.checkpoints.iterdir()] == [".keep.tmp"]
     with run.lock():
         pass
+
+
+def test_a_run_stands_for_its_checkpoint(tmp_path):
+    file = tmp_path / "a.pt"
+    assert checkpoint_in(file, ("best.pt",)) == file  # whoever reads it says that it is not there
+    with pytest.raises(UserError, match=r"without checkpoints/best\.pt or last\.pt"):
+        checkpoint_in(tmp_path, ("best.pt", "last.pt"))
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("last.pt", "best.pt"):
+        (tmp_path / "checkpoints" / name).touch()
+        found = checkpoint_in(tmp_path, ("best.pt", "last.pt"))
+        assert found == tmp_path / "checkpoints" / name

@@ -134,6 +134,24 @@ def test_a_probe_leaves_numbers_pictures_and_a_verdict(saved, data, root, tmp_pa
         run_probe("sharp_trun", rssm.load_world_model(saved), config, tmp_path, "toy")
 
 
+def test_what_clips_say_without_a_model_is_found_once(saved, root, tmp_path, monkeypatch):
+    import rssm
+    from probes import bundle
+
+    monkeypatch.setitem(RULES, "sharp_turn", TURNS)
+    config = ProbeConfig(
+        context=20, horizon=20, horizons=(5,), data_root=str(root), clips=4, film=False
+    )
+    model, memory = rssm.load_world_model(saved), {}
+    first = run_probe("sharp_turn", model, config, tmp_path, "toy", memory)
+    monkeypatch.setattr(bundle, "judge_baselines", None)
+    again = run_probe("sharp_turn", model, config, tmp_path, "toy", memory)
+    assert again.to_dict() == first.to_dict()
+    with pytest.raises(TypeError):  # other clips are not remembered
+        fewer = dataclasses.replace(config, clips=3)
+        run_probe("sharp_turn", model, fewer, tmp_path, "toy", memory)
+
+
 def test_a_verdict_names_each_criterion():
     camera = {"imagined": {"yaw_slope": {"mean": 0.95}, "forward_slope": {"mean": 0.5},
                            "yaw_final_share": {"mean": 0.05}}}  # fmt: skip
@@ -150,15 +168,18 @@ def test_a_verdict_names_each_criterion():
 @pytest.mark.slow
 def test_the_command_judges_a_checkpoint(saved, root, tmp_path):
     command = [
-        sys.executable, "-m", "probes", "faithfulness", f"checkpoint={saved}", f"data_root={root}",
-        f"run_root={tmp_path}", "name=a", "clips=3", "context=20", "horizon=20", "horizons=[5,20]",
+        sys.executable, "-m", "probes", "faithfulness,straight", f"checkpoint={saved}",
+        f"data_root={root}", f"run_root={tmp_path}", "name=a", "clips=3", "context=20",
+        "horizon=20", "horizons=[5,20]",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "faithfulness_passed=false" in done.stdout.splitlines()[-1]
     assert (tmp_path / "a" / "faithfulness.json").is_file()
+    assert (tmp_path / "a" / "straight.json").is_file()
     for arguments, message in (
         (["sharp"], "name a probe"),
+        (["straight,sharp"], "not 'sharp'"),
         (["sharp_turn"], "name a world model"),
         (["sharp_turn", f"checkpoint={saved}", "clip=3"], "did you mean"),
     ):

@@ -1,5 +1,7 @@
 """The core: what follows from what, resets, and distributions against torch's own."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import distributions
@@ -85,6 +87,22 @@ def test_following_in_two_parts_is_following_at_once(network):
         state = State(seen.state.deter[:, -1], seen.state.stoch[:, -1])
         parts.append(seen.state.deter)
     torch.testing.assert_close(torch.cat(parts, 1), whole.state.deter)
+
+
+def test_an_encoder_that_sees_change_knows_where_there_is_none():
+    world = model(dataclasses.replace(NETWORK, see_change=True))
+    rows = batch(length=5, first=[(1, 2)])
+    frames, is_first = rows["observation"], rows["is_first"]
+    embedded = world.encode(frames, is_first)
+    torch.testing.assert_close(embedded[:, 0], world.encode(frames[:, :1])[:, 0])
+    torch.testing.assert_close(embedded[1, 2], world.encode(frames[1:, 2:3])[0, 0])
+    assert (embedded[0, 2] != world.encode(frames[:1, 2:3])[0, 0]).any()
+    rest = world.encode(frames[:, 3:], is_first[:, 3:], before=frames[:, 2])
+    torch.testing.assert_close(rest, embedded[:, 3:])
+    other = frames.clone()
+    other[0, 1] = 255 - other[0, 1]
+    changed = world.encode(other, is_first) != embedded
+    assert changed.any(-1).nonzero().tolist() == [[0, 1], [0, 2]]
 
 
 @NETWORKS

@@ -12,6 +12,7 @@ import rssm
 from common.errors import ConfigError, UserError
 from common.files import read_json, read_jsonl
 from rssm import checkpoint
+from rssm.config import OptimiserConfig
 from rssm.data import DataConfig
 from rssm.training_run import TrainConfig, train
 from tests.rssm.toys import counting_data
@@ -209,3 +210,11 @@ def test_gradients_that_stay_not_finite_end_training(root, tmp_path):
     assert done.returncode == 2
     assert "was not finite in 3 updates in a row" in done.stderr
     assert len(list((tmp_path / "a" / "nonfinite").glob("*.pt"))) == 3
+
+
+def test_the_learning_rate_rises_in_a_tenth_of_the_budget_at_most():
+    settings = OptimiserConfig(warmup=100, final=0.1)
+    assert settings.scale(0, 40) == 0.25 and settings.scale(3, 40) == 1 - 0.9 * 3 / 40
+    assert settings.scale(99, 5000) > 0.98 > settings.scale(95, 5000)
+    assert settings.scale(4999, 5000) < 0.101
+    assert OptimiserConfig(warmup=0).scale(0, 40) == 1
