@@ -3,6 +3,7 @@
 # PYTHON    interpreter for a new .venv (3.11 or newer)
 # PIP_ARGS  passed to pip: on Linux without a GPU, `--extra-index-url` with the CPU index that
 #           PyTorch's install page names saves several GB; a GPU on Linux needs nothing
+# WORKERS   processes that `make test` spreads the files of tests over, one per core by default
 # ARGS      passed to the command: make train ARGS="seed=2 env=carracing"
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -10,6 +11,7 @@ VENV ?= .venv
 PIP_ARGS ?=
 ARGS ?=
 PYTEST_ARGS ?=
+WORKERS ?= auto
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -34,7 +36,7 @@ train: setup
 	$(BIN)/python train_ppo.py $(ARGS)
 
 test: lint
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
