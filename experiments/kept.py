@@ -6,6 +6,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.records import RECORDS, read_record
+from experiments.datasets import RECIPES
 
 REAL = "gymnasium_carracing"
 """Gymnasium's own CarRacing-v3, as records call it."""
@@ -13,6 +14,11 @@ REAL = "gymnasium_carracing"
 RUNGS = ("E1", "E2", "E3", "P1", "P2", "P3", "P4", "P5",
          "I1B1", "I1B2", "I1B3", "2A", "2B", "2C")  # fmt: skip
 """The ladder of experiments, in its order; conf/experiment has each."""
+
+PROBES = (
+    "sharp_turn", "gentle_turn", "straight", "recovery", "novel_layout", "faithfulness",
+)  # fmt: skip
+"""The judges of the committed world model, in the report's order."""
 
 BUDGETS = ("budget_49k", "budget_49k_ticks")
 """Trained with the earlier record's budget, as decisions and as engine ticks."""
@@ -45,6 +51,18 @@ def judged_in(record: Mapping[str, Any], env: str) -> Iterator[tuple[int, list[f
         if one["settings"]["env"] == env and one["seed"] not in seen:
             seen.add(one["seed"])
             yield one["seed"], one["native_return"]
+
+
+def data_sets(directory: Path = RECORDS) -> list[dict[str, Any]]:
+    """The records of collected data sets, in the order of their recipes."""
+    found = (read_record(f"data_{name.lower()}", directory) for name in RECIPES)
+    return [record for record in found if record]
+
+
+def probes(directory: Path = RECORDS) -> list[dict[str, Any]]:
+    """The records of the probes, in their order."""
+    found = (read_record(f"probe_{name}", directory) for name in PROBES)
+    return [record for record in found if record]
 
 
 def ladder(directory: Path = RECORDS) -> list[dict[str, Any]]:

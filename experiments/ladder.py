@@ -22,12 +22,13 @@ from common.config import CONF_DIR, validate
 from common.errors import UserError
 from common.files import read_json, sha256_file
 from common.records import write_record
-from common.runs import ROOT
+from common.runs import ROOT, Run
 from common.seeding import parse_seeds
 from common.statistics import mean_interval, paired_difference
 from experiments.kept import RUNGS
 from probes.bundle import Memory
 from probes.clips import RULES
+from rssm.checkpoint import export
 from rssm.config import RungConfig
 from rssm.training_run import TrainConfig
 
@@ -41,8 +42,11 @@ Run rungs of the ladder and judge them: {", ".join(RUNGS)}.
 A rung starts from others' weights where its configuration says so: those have to be there, or in
 the same call. Data sets are collected by scripts/collect_replay.py first. Started again after an
 interruption, finished rungs are skipped and an unfinished one is resumed. record=true writes
-experiments/records/ladder_<rung>.json.
+experiments/records/ladder_<rung>.json, and P5's weights as experiments/checkpoints/P5.pt.
 """
+
+COMMITTED = "P5"
+"""The rung whose first seed's weights are kept with its record."""
 
 JUDGED = ("sharp_turn", "gentle_turn", "recovery", "faithfulness")
 
@@ -224,11 +228,13 @@ def keep(
     trained = {seed: read_json(path / "result.json") for seed, path in runs.items()}
     probe = rung.observable.probe if rung.observable else "sharp_turn"
     first = results[min(results)].get(probe)
+    manifest = Run.open(runs[min(runs)]).manifest
     write_record(
         f"ladder_{name.lower()}",
         command=f"python -m experiments.ladder run={name} seeds={settings.seeds} record=true",
         settings={"scale": settings.scale, "seeds": sorted(runs), "updates": rung.updates},
         metrics=metrics,
+        provenance={"code": manifest["code"], "machine": manifest["machine"]},
         details={
             "rung": {
                 "name": name,
@@ -260,6 +266,9 @@ def main() -> None:
         told = verdict(config.rung, *_observed(config.rung, results, settings))
         if settings.record:
             keep(name, settings, config.rung, runs, results, told)
+        if settings.record and name == COMMITTED:
+            first = runs[min(runs)] / "checkpoints" / "final.pt"
+            export(ROOT / "experiments" / "checkpoints" / f"{name}.pt", first)
         numbers = summary(results[min(results)])
         rows.append([name, told["verdict"] or "", *(numbers.get(k, "") for k in COLUMNS)])
         line[f"{name}_verdict"] = told["verdict"]

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from common import cli
 from common.errors import ConfigError
-from common.files import sha256_file, to_plain, write_json
+from common.files import atomic_write_bytes, sha256_file, to_plain, write_json
 from common.nn import set_threads
+from common.records import RECORDS, write_record
 from common.runs import Run, timestamped
-from probes.bundle import Memory, ProbeConfig, Result, run_probe
-from probes.clips import RULES
+from probes.bundle import Memory, ProbeConfig, Result, clips_of, run_probe
+from probes.clips import CLIPS, RULES, committed, listing
 
 DESCRIPTION = f"""
 Judge a world model by probes: {", ".join(RULES)}, or all. Several are named with commas.
 
     python -m probes sharp_turn checkpoint=runs/rssm/<run>/checkpoints/final.pt
     python -m probes all checkpoint=experiments/checkpoints/P5.pt film=false
+    python -m probes clips
+
+`clips` only lists which windows the rules take, and says whether those are the committed ones.
 
 Clips come from tracks that nothing was trained on (python scripts/collect_replay.py
 dataset=PROBE, and dataset=NOVEL for novel_layout). Numbers, curves, figures and films are written
@@ -38,6 +42,14 @@ class Settings(ProbeConfig):
         default="", metadata={"help": "a directory for the results, instead of a run of its own"}
     )
     quick: bool = field(default=False, metadata={"help": "8 clips, no film: less than 50 s"})
+    record: bool = field(
+        default=False, metadata={"help": "keep as experiments/records/probe_<probe>.json"}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.record and (self.quick or self.clips is not None):
+            raise ValueError("record=true judges by every clip: leave out quick and clips")
 
 
 def main() -> None:
@@ -46,6 +58,9 @@ def main() -> None:
     if named.startswith("-"):
         arguments, named = [named, *arguments], ""
     settings = cli.parse(Settings, DESCRIPTION, arguments)
+    if named == "clips":
+        cli.finish(list_clips(settings))
+        return
     probes = list(RULES) if named == "all" else named.split(",")
     for probe in probes:
         if probe not in RULES:
@@ -73,11 +88,60 @@ def judge(
     label = path.stem if path.stem != "final" else path.absolute().parents[1].name
     for name in probes:
         result = run_probe(name, model, config, directory, label, memory)
-        about = {"checkpoint": str(path), "checkpoint_sha256": content}
+        about = {"checkpoint": path.name, "checkpoint_sha256": content}
+        about |= {f"trained_{key}": value for key, value in model.about.items()}
         write_json(directory / f"{name}.json", about | result.to_dict())
         show(result)
+        if settings.record:
+            keep(result, directory, settings, about)
         line |= {f"{name}_{key}": value for key, value in headline(result).items()}
     return line
+
+
+def list_clips(settings: Settings) -> dict[str, Any]:
+    """Find every rule's clips, and keep rules and lists if it is asked for."""
+    rows, found = [], {}
+    for name, rule in RULES.items():
+        data, clips = clips_of(rule, settings)
+        found[name] = told = listing(clips, rule, data)
+        kept = {None: "no list", True: "as committed", False: "others than committed"}
+        scenarios = ", ".join(f"{k} {v}" for k, v in told["scenarios"].items())
+        rows.append([name, len(clips), told["tracks"], scenarios, kept[committed(name, told)]])
+    cli.table(["probe", "clips", "tracks", "scenarios", ""], rows)
+    numbers = {f"{name}_clips": len(told["clips"]) for name, told in found.items()}
+    if settings.record:
+        own = ("context", "horizon", "seed", "dataset", "split")
+        write_record(
+            CLIPS,
+            command=cli.command("-m probes"),
+            settings={name: getattr(settings, name) for name in own},
+            metrics=numbers,
+            details=found,
+        )
+    return numbers
+
+
+def keep(result: Result, directory: Path, settings: Settings, about: Mapping[str, Any]) -> None:
+    """Write a probe's record, with its pictures."""
+    record = f"probe_{result.name}"
+    pictures = {f"{record}{kind}.png": f"{result.name}{kind}.png" for kind in ("", "_frames")}
+    for there, here in pictures.items():
+        atomic_write_bytes(RECORDS / there, (directory / here).read_bytes())
+    clips = {key: value for key, value in result.clips.items() if key != "clips"}
+    own = ("context", "horizon", "seed", "dataset", "split")
+    write_record(
+        record,
+        command=cli.command("-m probes"),
+        settings={name: getattr(settings, name) for name in own} | dict(about),
+        metrics=headline(result),
+        artifacts=list(pictures),
+        details={
+            **result.numbers,
+            "verdict": result.verdict,
+            "clips": clips,
+            "curves": result.curves,
+        },
+    )
 
 
 def _directory(probes: Sequence[str], settings: Settings, path: Path, content: str) -> Path:

@@ -15,8 +15,8 @@ from common.errors import UserError
 from common.schema import unknown_choice
 from common.statistics import bootstrap_interval, mean_interval
 from probes.camera import PictureCamera
-from probes.clips import RULES, find_clips, listing
-from probes.film import write_figure, write_film
+from probes.clips import RULES, Clip, ClipRule, committed, find_clips, listing
+from probes.film import write_figure, write_film, write_frames
 from probes.judge import CameraMotion, Futures, camera_motion, follow
 from probes.metrics import mse, unit
 from probes.pictures import judge_baselines, judge_pictures
@@ -142,11 +142,11 @@ def run_probe(
     if config.clips is not None:
         clips = min(config.clips, rule.clips)
         rule = dataclasses.replace(rule, clips=clips, least=min(rule.least, clips))
-    data = DataSet(config.data_root, rule.tracks or config.dataset, config.split, check=False)
-    chosen = find_clips(data, rule, config.context, config.horizon, config.seed)
+    data, chosen = clips_of(rule, config)
     futures = follow(model, data, chosen, config.context, config.horizon, seed=config.seed)
     camera = PictureCamera.of(data.attributes.camera, futures.real.shape[2])
     listed = listing(chosen, rule, data)
+    listed["committed"] = committed(name, listed)
     key = (data.sha256, listed["hash"], config.context, config.horizon)
     known = {} if memory is None else memory.setdefault(key, {})
     if "scenery" not in known:
@@ -176,9 +176,16 @@ def run_probe(
     result = Result(name, numbers, curves, motion, kept, listed, verdict)
     title = f"{name}, {label}"
     write_figure(directory / f"{name}.png", curves, motion, title)
+    write_frames(directory / f"{name}_frames.png", futures, chosen)
     if config.film:
         write_film(directory / f"{name}.mp4", futures, chosen, title)
     return result
+
+
+def clips_of(rule: ClipRule, config: ProbeConfig) -> tuple[DataSet, list[Clip]]:
+    """The data that a rule looks at, and the clips that it takes."""
+    data = DataSet(config.data_root, rule.tracks or config.dataset, config.split, check=False)
+    return data, find_clips(data, rule, config.context, config.horizon, config.seed)
 
 
 DEFAULTS = {

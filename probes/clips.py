@@ -11,14 +11,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import UserError
+from common.records import read_record
 from common.seeding import derive
 from replay import DataSet
 from replay.schema import DIRECTIONS
+
+CLIPS = "probe_clips"
+"""Record of the rules and the clips that they found."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +171,11 @@ def _candidates(data: DataSet, rule: ClipRule, context: int, horizon: int) -> li
     return found
 
 
-def listing(clips: list[Clip], rule: ClipRule, data: DataSet) -> dict:
+def listing(clips: list[Clip], rule: ClipRule, data: DataSet) -> dict[str, Any]:
     """Rule and clips as plain data, to be kept; `hash` tells two lists apart."""
     rows = [{k: v for k, v in asdict(clip).items() if k != "start"} for clip in clips]
     return {
-        "rule": asdict(rule),
+        "rule": asdict(rule) | {"turn": list(rule.turn)},
         "data": data.sha256,
         "tracks": len({clip.track_seed for clip in clips}),
         "directions": _count(clip.direction for clip in clips),
@@ -178,6 +183,19 @@ def listing(clips: list[Clip], rule: ClipRule, data: DataSet) -> dict:
         "hash": hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest(),
         "clips": rows,
     }
+
+
+def committed(name: str, listed: Mapping[str, Any]) -> bool | None:
+    """Whether the clips in `listed` are the first of those that the record CLIPS has for a probe;
+    None where there is no such record or it was made by another rule."""
+    record = read_record(CLIPS)
+    kept = record["details"].get(name) if record else None
+    others = ("clips", "least")  # how many are taken, not which
+    if kept is None or any(
+        kept["rule"][key] != value for key, value in listed["rule"].items() if key not in others
+    ):
+        return None
+    return kept["clips"][: len(listed["clips"])] == listed["clips"]
 
 
 def _count(values) -> Mapping[str, int]:

@@ -102,6 +102,38 @@ def _text(picture: NDArray[np.uint8], text: str, at: tuple[int, int], colour) ->
     cv2.putText(picture, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.42, colour, 1, cv2.LINE_AA)
 
 
+def write_frames(
+    path: str | os.PathLike, futures: Futures, clips: Sequence[Clip], count: int = 4
+) -> None:
+    """A PNG of the first `count` clips: real frames over imagined ones, along the horizon."""
+    horizon = futures.real.shape[1]
+    times = np.unique(np.linspace(1, horizon, 6).round().astype(int))
+    side, gap, left, top = 128, 4, 64, 18
+    width = left + (len(times) + 1) * (side + gap)
+    strips = []
+    for index in range(min(count, len(clips))):
+        clip = clips[index]
+        strip = np.full((top + 2 * (side + gap), width, 3), PAPER, np.uint8)
+        where = f"track {clip.track_seed} {clip.direction} {clip.scenario}: last frame seen"
+        _text(strip, f"{where}, then {', '.join(map(str, times))} ticks imagined", (left, 13), INK)
+        for row, (label, frames) in enumerate(
+            (("real", futures.real), ("imagined", futures.imagined))
+        ):
+            y = top + row * (side + gap)
+            _text(strip, label, (4, y + side // 2), DIM)
+            shown = [futures.context[index, -1], *(frames[index, t - 1] for t in times)]
+            for column, frame in enumerate(shown):
+                x = left + column * (side + gap)
+                strip[y : y + side, x : x + side] = cv2.resize(
+                    frame, (side, side), interpolation=cv2.INTER_CUBIC
+                )
+        strips.append(strip)
+    picture = cv2.cvtColor(np.concatenate(strips), cv2.COLOR_RGB2BGR)
+    with replacing(path) as temporary:
+        if not cv2.imwrite(str(temporary), picture):
+            raise OSError(f"cannot write {path}")
+
+
 COLOURS = {
     "model": "#cd551e",
     "posterior": "#7a7a78",

@@ -49,6 +49,19 @@ def save(
     write_checkpoint(path, content)
 
 
+def export(path: str | os.PathLike, source: str | os.PathLike) -> None:
+    """Write the checkpoint `source` to `path` with its parameters in half precision and without
+    what training would need: half the size, for results that are committed."""
+    content = load(source)
+    names = {name for name, _ in build(content, source).named_parameters()}
+    weights = {
+        name: tensor.half() if name in names else tensor
+        for name, tensor in content["weights"].items()
+    }
+    kept = {name: part for name, part in content.items() if name not in ("weights", "training")}
+    write_checkpoint(path, kept | {"weights": weights})
+
+
 def resolve(path: str | os.PathLike) -> Path:
     """`path` itself, or the final checkpoint of the run directory that it names, else its last;
     `UserError` for a directory without."""
@@ -74,8 +87,12 @@ def build(content: Mapping[str, Any], where: str | os.PathLike) -> WorldModel:
                 size=frames["size"],
                 depth=frames["depth"],
             )
-        check_tensors(model, content["weights"])
-        model.load_state_dict(content["weights"], assign=True)
+        weights = {
+            name: tensor.float() if tensor.dtype == torch.float16 else tensor
+            for name, tensor in content["weights"].items()
+        }
+        check_tensors(model, weights)
+        model.load_state_dict(weights, assign=True)
     except (ConfigError, LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise UserError(f"{where}: the weights do not fit the network they name: {error}") from None
     if not all(torch.isfinite(p).all() for p in model.parameters()):

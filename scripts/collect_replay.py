@@ -7,6 +7,7 @@ from typing import Literal
 from common import cli
 from common.errors import UserError
 from common.files import write_json
+from common.records import write_record
 from common.runs import ROOT
 
 DESCRIPTION = """Collect one of the data sets (experiments/datasets.py has the recipes).
@@ -41,10 +42,15 @@ class Settings:
     quick: bool = field(
         default=False, metadata={"help": f"{QUICK_FACTOR:g} of the frames, whatever the factor"}
     )
+    record: bool = field(
+        default=False, metadata={"help": "keep the summary as experiments/records/data_<name>.json"}
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.factor <= 1000:
             raise ValueError(f"factor is positive and at most 1000, not {self.factor}")
+        if self.record and (self.quick or self.factor != 1):
+            raise ValueError("record=true keeps the recipe's own size: leave out quick and factor")
         if self.seed < 0:
             raise ValueError(f"seed is 0 or more, not {self.seed}")
         if not self.root.strip():
@@ -101,6 +107,18 @@ def main() -> None:
         "off_track": summaries[splits[0]]["all"]["off_track"],
         "speed": summaries[splits[0]]["all"]["speed"],
     }
+    if settings.record:
+        write_record(
+            f"data_{settings.dataset.lower()}",
+            command=cli.command("scripts/collect_replay.py"),
+            settings={"dataset": settings.dataset, "seed": settings.seed, "policy": content},
+            metrics=numbers,
+            details={
+                "about": recipe(settings.dataset).about,
+                "sha256": {split: data.sha256 for split, data in sets.items()},
+                "splits": summaries,
+            },
+        )
     cli.finish(numbers | {"data": str(place)})
 
 

@@ -15,8 +15,9 @@ from common.files import atomic_write_text
 from common.markdown import cores, estimate, number, provenance, table, tables
 from common.records import RECORDS, read_record
 from common.runs import ROOT
-from experiments.kept import BUDGETS, REAL, ladder, trained
+from experiments.kept import BUDGETS, REAL, data_sets, ladder, probes, trained
 from experiments.ladder_report import ladder_section
+from experiments.probe_report import data_section, probes_section
 
 DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 
@@ -250,6 +251,9 @@ def report(records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS) -> str:
     sections += [budget_section(budgets)] if budgets else []
     rungs = ladder(records)
     sections += [ladder_section(rungs)] if rungs else []
+    judged, collected = probes(records), data_sets(records)
+    sections += [probes_section(judged)] if judged else []
+    sections += [data_section(collected)] if collected else []
     for place in keep.kept(campaigns):
         where = f"experiments/campaigns/{place.name}"
         sections.append(campaign_report.section(summarize(place), where))

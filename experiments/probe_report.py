@@ -1,0 +1,136 @@
+"""The probes of the committed world model and the data sets in REPORT.md."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.markdown import estimate, number, provenance, table
+
+METRICS = (
+    ("ssim", "SSIM"),
+    ("psnr", "PSNR (dB)"),
+    ("mse", "MSE"),
+    ("road_iou", "IoU of the road"),
+    ("edge_f1", "F1 of edges"),
+    ("psnr_new", "PSNR of ground not seen before (dB)"),
+)
+KINDS = (
+    ("model", "imagined"),
+    ("repeat_last", "last frame repeated"),
+    ("constant_motion", "last motion continued"),
+    ("true_motion", "true motion applied"),
+    ("posterior", "decoder, frames seen"),
+)
+MOTION = (
+    ("yaw_slope", "yaw: slope"),
+    ("yaw_correlation", "yaw: correlation"),
+    ("yaw_final_error", "yaw: final error (rad)"),
+    ("yaw_final_share", "yaw: final error, share"),
+    ("forward_slope", "advance: slope"),
+    ("forward_correlation", "advance: correlation"),
+    ("forward_final_error", "advance: final error (units)"),
+    ("forward_final_share", "advance: final error, share"),
+)
+SIZES = {
+    "D1": "5,000 / 1,000 per direction",
+    "D3_diverse": "12-18 thousand / 2-3 thousand",
+    "D4_pilot": "7,000 / 1,400 in 72 / 20 episodes",
+}
+"""Rows of training / validation in the earlier record, where it told them."""
+
+
+def probes_section(records: Sequence[Mapping[str, Any]]) -> str:
+    """Every probe of the committed world model: verdict, pictures, camera, telemetry."""
+    settings = records[0]["settings"]
+    parts = [
+        "## World model: probes",
+        f"Of experiments/checkpoints/{settings['checkpoint']}, by every clip of each rule: "
+        f"{settings['context']} rows of context, then {settings['horizon']} rows by the prior "
+        "alone with the recorded actions. Means with 95% intervals over clips. Advance and yaw are "
+        "read from frames by registration; the same reading of the real frames stands beside it.",
+        table(["probe", "clips", "tracks", "passed", "failed"], [_verdict(r) for r in records]),
+    ]
+    for record in records:
+        name, details = record["name"].removeprefix("probe_"), record["details"]
+        parts.append(f"### {name}")
+        parts.append(provenance(record))
+        found = details["pictures"]
+        rows = [
+            [title, *(estimate(found[metric].get(kind)) for kind, _ in KINDS)]
+            for metric, title in METRICS
+        ]
+        parts.append(table([name, *(title for _, title in KINDS)], rows))
+        if camera := details.get("camera"):
+            rows = [
+                [title, *(estimate(camera[source].get(key)) for source in ("imagined", "real"))]
+                for key, title in MOTION
+            ]
+            parts.append(table(["camera, median", "imagined frames", "real frames"], rows))
+        if name == "faithfulness":
+            parts.append(_telemetry(details["telemetry"]))
+        sensitivity = estimate(details["action_sensitivity"])
+        parts.append(f"Error with another clip's actions over that with the true: {sensitivity}.")
+        pictures = "experiments/records/" + record["name"]
+        parts.append(f"![{name}]({pictures}.png)")
+        parts.append(f"![frames of {name}]({pictures}_frames.png)")
+    return "\n\n".join(parts)
+
+
+def _verdict(record: Mapping[str, Any]) -> list[str]:
+    clips, verdict = record["details"]["clips"], record["details"]["verdict"]
+    count = sum(clips["directions"].values())
+    return [
+        record["name"].removeprefix("probe_"), str(count), str(clips["tracks"]),
+        ", ".join(name for name, holds in verdict.items() if holds),
+        ", ".join(name for name, holds in verdict.items() if not holds),
+    ]  # fmt: skip
+
+
+def _telemetry(telemetry: Mapping[str, Any]) -> str:
+    """Heads by horizon beside persistence and the regression that sees no pixels."""
+    rows, labels = [], []
+    for key, row in telemetry.items():
+        if "model" not in row:
+            labels.append([key, number(row["share"]), _or_none(row["auc"]), number(row["brier"])])
+            continue
+        sides = [row.get(kind) for kind in ("model", "persistence", "blind")]
+        wins = [kind for kind, won in row["beats"].items() if won]
+        rows.append(
+            [
+                key,
+                *(estimate(side["corr"]) if side else "" for side in sides),
+                *(estimate(side["mae"]) if side else "" for side in sides),
+                _or_none(row["model"]["sign_match"]),
+                number(row["model"]["bias"]),
+                ", ".join(sorted(wins)),
+            ]
+        )
+    header = ["head@row", "correlation", "persistence", "blind", "MAE", "persistence", "blind",
+              "sign match", "bias", "beats (MAE, paired)"]  # fmt: skip
+    off = table(["off the road", "share", "AUC", "Brier score"], labels)
+    return "\n\n".join([table(header, rows), off])
+
+
+def _or_none(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def data_section(records: Sequence[Mapping[str, Any]]) -> str:
+    """The data sets, a row per split."""
+    rows = []
+    for record in records:
+        name = record["settings"]["dataset"]
+        for split, found in record["details"]["splits"].items():
+            whole, corners = found["all"], found["all"]["corner_histogram"]
+            rows.append(
+                [
+                    name, split, f"{found['rows']:,}", str(found["episodes"]),
+                    str(found["tracks"]), number(whole["clockwise"]), number(whole["laps"]),
+                    number(whole["speed"]), number(whole["off_track"]), number(sum(corners[3:])),
+                    SIZES.get(name, "") if split == "train" else "",
+                ]
+            )  # fmt: skip
+    header = ["data set", "split", "rows", "episodes", "tracks", "clockwise", "laps per episode",
+              "speed", "off the road", "in sharp bends (0.7 rad)", "earlier record"]  # fmt: skip
+    commands = [f"- {r['settings']['dataset']}: {r['details']['about']}; `{r['command']}`"
+                for r in records]  # fmt: skip
+    return "\n\n".join(["## Data sets", table(header, rows), "\n".join(commands)])
