@@ -139,9 +139,9 @@ RECIPES = {
     ),
     "D6": Recipe("D4_main and all of D5", parts=("D4_main", "D5")),
     "D6b": Recipe(
-        "D4_main and the part of D5 that stays on the road in sharp turns",
+        "D4_main and the part of D5 that mostly stays on the road in sharp turns",
         parts=("D4_main",),
-        selection=Selection("D5", share=0.25, corner=0.8, off_track=0.02),
+        selection=Selection("D5", share=0.25, corner=0.8, off_track=0.1),
     ),
     "PROBE": Recipe(
         "what the probes judge by: tracks of their own",
