@@ -130,8 +130,28 @@ def test_a_probe_leaves_numbers_pictures_and_a_verdict(saved, data, root, tmp_pa
     json.dumps(result.to_dict())
     assert (tmp_path / "sharp_turn.png").stat().st_size > 10_000
     assert (tmp_path / "sharp_turn.mp4").stat().st_size > 10_000
+    assert (tmp_path / "sharp_turn_frames.png").stat().st_size > 10_000
     with pytest.raises(UserError, match="sharp_turn"):
         run_probe("sharp_trun", rssm.load_world_model(saved), config, tmp_path, "toy")
+
+
+def test_a_judge_says_whether_its_clips_are_the_committed_ones(data, tmp_path, monkeypatch):
+    from common import records
+    from probes import clips
+
+    told = listing(find_clips(data, TURNS, 20, 20), TURNS, data)
+    monkeypatch.setattr(clips, "read_record", lambda name: records.read_record(name, tmp_path))
+    assert clips.committed("sharp_turn", told) is None
+    made = {"command": "", "settings": {}, "metrics": {}, "directory": tmp_path}
+    records.write_record(clips.CLIPS, details={"sharp_turn": told}, **made)
+    fewer = dataclasses.replace(TURNS, clips=4)
+    told = listing(find_clips(data, fewer, 20, 20), fewer, data)
+    assert len(told["clips"]) == 4 and clips.committed("sharp_turn", told) is True
+    told["clips"][0]["row"] += 5
+    assert clips.committed("sharp_turn", told) is False
+    gentler = dataclasses.replace(TURNS, turn=(0.3, 100.0))
+    told = listing(find_clips(data, gentler, 20, 20), gentler, data)
+    assert clips.committed("sharp_turn", told) is None
 
 
 def test_what_clips_say_without_a_model_is_found_once(saved, root, tmp_path, monkeypatch):

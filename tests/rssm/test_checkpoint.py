@@ -47,6 +47,18 @@ def test_every_kind_of_model_survives(tmp_path, network, regression):
         assert (back.heads.predict(features)[name] == value).all()
 
 
+def test_what_is_committed_has_half_the_size_and_the_same_predictions(tmp_path, path):
+    checkpoint.export(tmp_path / "small.pt", path)
+    world, small = rssm.load_world_model(path), rssm.load_world_model(tmp_path / "small.pt")
+    assert small.about == {"updates": 7} and small.heads.std.tolist() == [2.0, 4.0, 6.0]
+    assert all(p.dtype == torch.float32 for p in small.parameters())
+    stored = checkpoint.load(tmp_path / "small.pt")["weights"]
+    assert {stored[name].dtype for name, _ in world.named_parameters()} == {torch.float16}
+    features = torch.randn(3, NETWORK.deter + NETWORK.latent)
+    for name, value in world.heads.predict(features).items():
+        torch.testing.assert_close(small.heads.predict(features)[name], value, rtol=0.01, atol=0.01)
+
+
 def test_foreign_and_damaged_files_are_refused(tmp_path, path):
     with pytest.raises(UserError, match="cannot read"):
         rssm.load_world_model(tmp_path / "absent.pt")
