@@ -214,7 +214,7 @@ class Recorder(Callback):
         elapsed, updates = now - self._started, module.update - self._since
         config = self.passes.config
         row = {
-            "update": module.update,
+            "updates": module.update,
             "frames": module.update * config.batch * config.length,
             **{f"train/{name}": value for name, value in module.take_recent().items()},
             "frames_per_second": updates * config.batch * config.length / elapsed,
@@ -231,7 +231,7 @@ class Recorder(Callback):
                 numbers = self.validate(module.model)
             module.model.train()
             row = {f"val/{name}": value for name, value in numbers.items()}
-            self._publish(module, {"update": module.update} | row)
+            self._publish(module, {"updates": module.update} | row)
         self._start_interval(module)
 
     def _start_interval(self, module: Training) -> None:

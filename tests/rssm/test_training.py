@@ -67,12 +67,12 @@ def test_a_run_leaves_its_records(finished, root):
     assert f"run={path}" in last and "psnr_open=" in last and "corr_speed=" in last
     rows = read_jsonl(path / "metrics.jsonl")
     logged = [row for row in rows if "train/loss" in row]
-    assert [row["update"] for row in logged] == [2, 4, 6]
+    assert [row["updates"] for row in logged] == [2, 4, 6]
     assert [row["frames"] for row in logged] == [64, 128, 192]
     assert {"train/image", "train/kl", "train/speed", "frames_per_second", "reading_share"} <= set(
         logged[0]
     )
-    assert [row["update"] for row in rows if "val/loss" in row] == [3, 6]
+    assert [row["updates"] for row in rows if "val/loss" in row] == [3, 6]
     manifest = read_json(path / "manifest.json")
     assert set(manifest["data"]) == {"train", "val"}
     world = rssm.load_world_model(path / "checkpoints" / "final.pt")
@@ -114,7 +114,7 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_p
     final = "checkpoints/final.pt"
     assert equal(weights(path / final), weights(tmp_path / "a" / final))
     whole, resumed = (
-        [(row["update"], row.get("train/loss"), row.get("val/loss")) for row in read_jsonl(p)]
+        [(row["updates"], row.get("train/loss"), row.get("val/loss")) for row in read_jsonl(p)]
         for p in (path / "metrics.jsonl", tmp_path / "a" / "metrics.jsonl")
     )
     assert [row for row in whole if row[1] is None] == [row for row in resumed if row[1] is None]
@@ -148,7 +148,7 @@ def test_two_processes_train_one_model(root, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     rows = read_jsonl(tmp_path / "a" / "metrics.jsonl")
-    assert [row["update"] for row in rows if "train/loss" in row] == [2, 4, 6]
+    assert [row["updates"] for row in rows if "train/loss" in row] == [2, 4, 6]
     assert rssm.load_world_model(tmp_path / "a" / "checkpoints" / "final.pt").about["updates"] == 6
 
 
