@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from experiments.kept import RUNGS
 from probes.bundle import Memory
 from probes.clips import RULES
 from rssm.checkpoint import export
-from rssm.config import RungConfig
+from rssm.config import Observable, RungConfig
 from rssm.training_run import TrainConfig
 
 DESCRIPTION = f"""
@@ -47,6 +47,9 @@ experiments/records/ladder_<rung>.json, and P5's weights as experiments/checkpoi
 
 COMMITTED = "P5"
 """The rung whose first seed's weights are kept with its record."""
+
+CLAIMS = {"E3": "E1", "P5": "E3"}
+"""Rungs that are also compared with one further back, by the SSIM of sharp_turn."""
 
 JUDGED = ("sharp_turn", "gentle_turn", "recovery", "faithfulness")
 
@@ -215,8 +218,9 @@ def keep(
     runs: Mapping[int, Path],
     results: Mapping[int, Mapping[str, Any]],
     told: Mapping[str, Any],
+    claim: Mapping[str, Any] | None,
 ) -> None:
-    """Write a rung's record."""
+    """Write a rung's record: `told` is its verdict, `claim` that against a rung of CLAIMS."""
     seeds = {seed: summary(found) for seed, found in results.items()}
     shared = set.intersection(*(set(numbers) for numbers in seeds.values()))
     metrics: dict[str, Any] = {}
@@ -244,6 +248,7 @@ def keep(
                 "observable": vars(rung.observable) if rung.observable else None,
             },
             "verdict": dict(told),
+            "claim": claim,
             "seeds": [{"seed": seed, **numbers} for seed, numbers in seeds.items()],
             "trained": [
                 {"seed": seed, **{k: v for k, v in one.items() if isinstance(v, int | float)}}
@@ -265,7 +270,12 @@ def main() -> None:
         results = {seed: judge(path, settings, memory) for seed, path in runs.items()}
         told = verdict(config.rung, *_observed(config.rung, results, settings))
         if settings.record:
-            keep(name, settings, config.rung, runs, results, told)
+            claim = None
+            if name in CLAIMS:
+                observable = Observable("sharp_turn", "ssim")
+                far = replace(config.rung, parent=CLAIMS[name], observable=observable)
+                claim = {"against": far.parent, **verdict(far, *_observed(far, results, settings))}
+            keep(name, settings, config.rung, runs, results, told, claim)
         if settings.record and name == COMMITTED:
             first = runs[min(runs)] / "checkpoints" / "final.pt"
             export(ROOT / "experiments" / "checkpoints" / f"{name}.pt", first)

@@ -26,8 +26,9 @@ TELEMETRY = (
 )
 
 
-def ladder_section(records: Sequence[Mapping[str, Any]]) -> str:
-    """Hypotheses with verdicts, then pictures, then telemetry; a row per rung in each."""
+def ladder_section(records: Sequence[Mapping[str, Any]], notes: str = "") -> str:
+    """Hypotheses with verdicts, then pictures, then telemetry; a row per rung in each. `notes` are
+    people's, in Markdown."""
     rows = [_measured(record, PICTURES) for record in records]
     heads = [_measured(record, TELEMETRY) for record in records]
     return "\n\n".join(
@@ -42,6 +43,7 @@ def ladder_section(records: Sequence[Mapping[str, Any]]) -> str:
                 ["rung", "change", "hypothesis", "predicted", "change measured", "verdict"],
                 [_claim(record) for record in records],
             ),
+            *_claims(records),
             "Pictures over 50 imagined rows. The slopes are of the yaw and the advance that "
             "registration reads from the imagined frames, over the true ones: 1 is a camera that "
             "moves as the car did, 0 one that stands. Action sensitivity is the error with another "
@@ -52,8 +54,19 @@ def ladder_section(records: Sequence[Mapping[str, Any]]) -> str:
             table(["rung", *(title for _, title in TELEMETRY)], heads),
             "\n".join(f"- {_name(record)}: {provenance(record)}; {_cost(record)}"
                       for record in records),
+            *([notes.strip()] if notes else []),
         ]
     )  # fmt: skip
+
+
+def _claims(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences on rungs that lie further apart, by the SSIM of sharp_turn."""
+    found = [(_name(r), r["details"]["claim"]) for r in records if r["details"].get("claim")]
+    return [
+        f"{claim['against']} to {name}: the SSIM of sharp_turn changes by "
+        f"{estimate(claim.get('change'))}, {claim.get('seeds', 0)} seeds."
+        for name, claim in found
+    ]
 
 
 def _name(record: Mapping[str, Any]) -> str:

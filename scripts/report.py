@@ -250,7 +250,9 @@ def report(records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS) -> str:
     sections += [driving_section(driving)] if driving else []
     sections += [budget_section(budgets)] if budgets else []
     rungs = ladder(records)
-    sections += [ladder_section(rungs)] if rungs else []
+    notes = records / "ladder.md"
+    told = notes.read_text(encoding="utf-8") if notes.is_file() else ""
+    sections += [ladder_section(rungs, told)] if rungs else []
     judged, collected = probes(records), data_sets(records)
     sections += [probes_section(judged)] if judged else []
     sections += [data_section(collected)] if collected else []

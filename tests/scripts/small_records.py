@@ -107,6 +107,7 @@ def write_rung(directory, name, parent=None, verdict="refuted"):
             "rung": {"name": name, "parent": parent, "change": "longer windows",
                      "hypothesis": "It lasts.", "observable": observable},
             "verdict": {"verdict": verdict, "change": change} if parent else {"verdict": None},
+            "claim": {"against": "E3", "change": change, "seeds": 2} if parent else None,
             "trained": [{"seed": 1, "updates": 250}, {"seed": 2, "updates": 250}],
         },
         provenance=PLACE,

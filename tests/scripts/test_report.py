@@ -80,6 +80,9 @@ def test_rungs_stand_in_the_order_of_the_ladder_whatever_their_verdict(tmp_path)
     assert section.index("| E1 | longer windows |") < section.index("| P5 | longer windows |")
     assert "| ssim of sharp_turn better than P4 | -0.02 [" in section and "| refuted |" in section
     assert "progress_delta .071" in section and "; 2 seeds, 250 updates" in section
+    assert "E3 to P5: the SSIM of sharp_turn changes by -0.02 [" in section
+    (tmp_path / "ladder.md").write_text("### Notes\n\n- it was late\n")
+    assert "### Notes\n\n- it was late" in report(tmp_path)
 
 
 def test_tables_take_any_depth_and_missing_cells():
