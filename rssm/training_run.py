@@ -116,7 +116,7 @@ def train(
     data = config.data.open(config.data.train)
     held_out = config.data.open(config.data.val) if config.validation.every else None
     main = int(os.environ.get("RANK", "0")) == 0
-    display = Display(config.updates, "update", summary, config.display, main)
+    display = Display(config.updates, "updates", summary, config.display, main)
     if config.resume is None:
         run = _new_run(config, resolved, overrides, data, held_out, device) if main else None
     display.say(f"run {run.path}" if run else "")
