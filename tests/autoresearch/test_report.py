@@ -109,11 +109,15 @@ class TestKeep:
         with open(tmp_path / "toy" / LEDGER, "ab") as file:
             file.write(b'{"number": 99, "ti')  # killed in mid-write
         where = keep(tmp_path / "toy", tmp_path / "kept")
+        assert (where / LEDGER).read_bytes().endswith(b"}\n")
+        assert b'"number": 99' not in (where / LEDGER).read_bytes()
         toys.run(config)
         for path in (where / "artifacts").iterdir():
             path.write_bytes(b"x")
+        with pytest.raises(UserError, match="was changed"):
+            verify(where)
         keep(tmp_path / "toy", tmp_path / "kept")
-        verify(where)
+        assert verify(where) == verify(tmp_path / "toy")
 
     def test_another_campaign_is_not_overwritten(self, done, tmp_path):
         toys.run(campaign(tmp_path), "propose")

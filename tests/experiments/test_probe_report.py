@@ -1,6 +1,8 @@
 """What REPORT.md says of probes and data sets."""
 
+from experiments.kept import PROBES
 from experiments.probe_report import data_section, probes_section
+from probes.clips import RULES
 
 ESTIMATE = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 64}
 MADE = {
@@ -52,6 +54,10 @@ def test_every_probe_tells_its_verdict_and_its_baselines():
     assert text.count("| persistence |\n") == 1
     assert "| off@15 | 0 |  | 0.01 |" in text
     assert "(experiments/records/probe_sharp_turn_frames.png)" in text
+
+
+def test_the_report_knows_every_probe():
+    assert tuple(RULES) == PROBES
 
 
 def test_data_sets_have_a_row_per_split():
