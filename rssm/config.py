@@ -29,6 +29,8 @@ class NetworkConfig:
         classes: per group of the discrete state; 0 makes it Gaussian.
         unimix: share of a uniform distribution in every discrete one.
         min_std: lower bound of the Gaussian's standard deviation.
+        first_std: the Gaussian's standard deviation before training. What is to be kept has to stand
+            out against this noise: with 1, speed takes several times as many updates to get through.
         hidden: units of the layers around the core.
         head_units, head_layers: of each head.
         decode_motion: the decoder is also given the motion that the heads read from the latent.
@@ -43,6 +45,7 @@ class NetworkConfig:
     classes: int = 0
     unimix: float = 0.01
     min_std: float = 0.1
+    first_std: float = 0.25
     hidden: int = 256
     head_units: int = 128
     head_layers: int = 1
@@ -61,6 +64,10 @@ class NetworkConfig:
         )
         _require(0 <= self.unimix < 1, f"unimix is in [0, 1), not {self.unimix}")
         _require(0 < self.min_std <= 1, f"min_std is in (0, 1], not {self.min_std}")
+        _require(
+            self.min_std < self.first_std < 2 + self.min_std,
+            f"first_std is between min_std and min_std + 2, not {self.first_std}",
+        )
         _require(1 <= self.head_layers <= 8, f"head_layers is 1 to 8, not {self.head_layers}")
         _require(
             0 <= self.motion_latent < self.stoch,

@@ -14,6 +14,7 @@ Where `is_first[t]`, nothing led to o_t: state and action are zero before the st
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -103,6 +104,11 @@ class Latent:
         # 2 sigmoid(x / 2) is 1 at 0 and cannot explode, unlike softplus.
         return mean, 2 * torch.sigmoid(raw / 2) + self.min_std
 
+    def raw(self, std: float) -> float:
+        """The statistic of which `gaussian` makes this standard deviation."""
+        share = (std - self.min_std) / 2
+        return 2 * math.log(share / (1 - share))
+
     def log_probs(self, statistics: Tensor) -> Tensor:
         """(..., stoch, classes) log probabilities."""
         logits = statistics.unflatten(-1, (self.stoch, self.classes))
@@ -156,6 +162,9 @@ class Core(nn.Module):
         self.posterior_out = nn.Sequential(
             nn.LayerNorm(hidden), nn.SiLU(), nn.Linear(hidden, count)
         )
+        if not config.classes:
+            for last in (self.prior_layers[-1], self.posterior_out[-1]):
+                nn.init.constant_(last.bias[config.stoch :], self.latent.raw(config.first_std))
 
     def initial(self, batch: int) -> State:
         """The state before anything was seen: zeros."""

@@ -173,11 +173,38 @@ class WorldModel(nn.Module):
             self.core.latent.kl, observed.posterior, observed.prior, config.free_nats
         )
         parts |= {"dynamics": dynamics, "representation": representation}
+        if config.overshoot:
+            ahead = self._overshoot(observed.state, batch, noise, config.overshoot_rows, turn)
+            parts |= {f"ahead_{name}": loss for name, loss in ahead.items()}
+            weights |= {f"ahead_{name}": config.overshoot * weights[name] for name in ahead}
         weights["dynamics"] = config.dynamics * kl_scale
         weights["representation"] = config.representation * kl_scale
         total = weighted_sum(parts, weights)
         means = {name: loss.detach().mean() for name, loss in parts.items()}
         return Losses(total, means | {"kl": kl.mean()}, observed)
+
+    def _overshoot(
+        self, states: State, batch: Mapping[str, Tensor], noise: Tensor, rows: int, turn: int
+    ) -> dict[str, Tensor]:
+        """Losses of the heads, one entry per row, on futures that the prior makes alone.
+
+        From states `rows` apart, which begin elsewhere in every turn, the recorded actions are
+        followed without frames, so that what lasts has to be in the state, and the core learns to
+        carry it. Rows from the start of another episode on are left out.
+        """
+        windows, length = batch["is_first"].shape
+        rows = min(rows, length - 1)
+        first = torch.arange(turn % (length - rows), length - rows, rows)
+        ahead = first[:, None] + 1 + torch.arange(rows)
+
+        def cut(whole: Tensor) -> Tensor:
+            return whole[:, ahead].flatten(0, 1)
+
+        start = State(*(part[:, first].flatten(0, 1) for part in states))
+        future = imagine(self, start, cut(batch["action"]), noise=cut(noise)).state.features
+        going = cut(batch["is_first"]).cumsum(1) == 0
+        targets = {name: cut(batch[name])[going] for name in self.heads.names}
+        return self.heads.losses(future[going], targets)
 
     def image_losses(
         self, features: Tensor, frames: Tensor, *, perceptual: bool = False
