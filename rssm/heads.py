@@ -107,11 +107,6 @@ class Heads(nn.Module):
         """Telemetry that is regressed, and whether there is an off-track head."""
         return self.telemetry, self.has_off
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of every head."""
-        return (*self.regressed, CONTINUE, *([OFF] if self.has_off else []))
-
     def set_statistics(self, statistics: Mapping[str, tuple[float, float]]) -> None:
         """Standardise with these (mean, standard deviation) by name, from the training split."""
         for i, name in enumerate(self.regressed):

@@ -174,37 +174,39 @@ class WorldModel(nn.Module):
         )
         parts |= {"dynamics": dynamics, "representation": representation}
         if config.overshoot:
-            ahead = self._overshoot(observed.state, batch, noise, config.overshoot_rows, turn)
-            parts |= {f"ahead_{name}": loss for name, loss in ahead.items()}
-            weights |= {f"ahead_{name}": config.overshoot * weights[name] for name in ahead}
-        weights["dynamics"] = config.dynamics * kl_scale
-        weights["representation"] = config.representation * kl_scale
+            future, window, row = self._futures(
+                observed.state, batch, noise, config.overshoot_rows, turn
+            )
+            ahead = self.heads.losses(future, {name: batch[name][window, row] for name in heads})
+            image, _ = self.image_losses(future[decoded], frames[window[decoded], row[decoded]])
+            for name, loss in (ahead | {"image": image}).items():
+                parts[f"ahead_{name}"] = loss
+                weights[f"ahead_{name}"] = config.overshoot * weights[name]
         total = weighted_sum(parts, weights)
         means = {name: loss.detach().mean() for name, loss in parts.items()}
         return Losses(total, means | {"kl": kl.mean()}, observed)
 
-    def _overshoot(
+    def _futures(
         self, states: State, batch: Mapping[str, Tensor], noise: Tensor, rows: int, turn: int
-    ) -> dict[str, Tensor]:
-        """Losses of the heads, one entry per row, on futures that the prior makes alone.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What the prior alone makes of the recorded actions, from states `rows` apart.
 
-        From states `rows` apart, which begin elsewhere in every turn, the recorded actions are
-        followed without frames, so that what lasts has to be in the state, and the core learns to
-        carry it. Rows from the start of another episode on are left out.
+        They begin elsewhere in every turn. Rows from the start of another episode on are left out.
+
+        Returns:
+            Features (n, features), and of each the window and the row that it is about, (n,).
         """
         windows, length = batch["is_first"].shape
         rows = min(rows, length - 1)
         first = torch.arange(turn % (length - rows), length - rows, rows)
         ahead = first[:, None] + 1 + torch.arange(rows)
-
-        def cut(whole: Tensor) -> Tensor:
-            return whole[:, ahead].flatten(0, 1)
-
         start = State(*(part[:, first].flatten(0, 1) for part in states))
-        future = imagine(self, start, cut(batch["action"]), noise=cut(noise)).state.features
-        going = cut(batch["is_first"]).cumsum(1) == 0
-        targets = {name: cut(batch[name])[going] for name in self.heads.names}
-        return self.heads.losses(future[going], targets)
+        actions, noise = (whole[:, ahead].flatten(0, 1) for whole in (batch["action"], noise))
+        future = imagine(self, start, actions, noise=noise).state.features
+        going = batch["is_first"][:, ahead].cumsum(2) == 0
+        window = torch.arange(windows, device=going.device)[:, None, None].expand_as(going)
+        row = ahead.to(going.device).expand_as(going)
+        return future.view(*going.shape, -1)[going], window[going], row[going]
 
     def image_losses(
         self, features: Tensor, frames: Tensor, *, perceptual: bool = False
