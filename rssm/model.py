@@ -182,6 +182,8 @@ class WorldModel(nn.Module):
             for name, loss in (ahead | {"image": image}).items():
                 parts[f"ahead_{name}"] = loss
                 weights[f"ahead_{name}"] = config.overshoot * weights[name]
+        weights["dynamics"] = config.dynamics * kl_scale
+        weights["representation"] = config.representation * kl_scale
         total = weighted_sum(parts, weights)
         means = {name: loss.detach().mean() for name, loss in parts.items()}
         return Losses(total, means | {"kl": kl.mean()}, observed)
