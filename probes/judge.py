@@ -96,9 +96,10 @@ def follow(
                 for i in chosen
             ]
         ).to(device)
-        is_first = batch["is_first"].clone()
-        is_first[:, 0] = False
-        seen = model.observe(batch["observation"], batch["action"], is_first, noise=noise)
+        seen = model.observe(
+            batch["observation"], batch["action"], batch["is_first"],
+            noise=noise, before=batch["before"],
+        )  # fmt: skip
         last = State(*(part[:, context - 1] for part in seen.state))
         future = imagine(model, last, actions, noise=noise[:, context:])
         driven = torch.from_numpy(others[:, context:]).to(device)

@@ -100,6 +100,7 @@ class Reader:
             )
         self.data, self.telemetry, self.off = data, tuple(telemetry), off
         moved = _motion(data) if set(telemetry) & set(MOTION) else {}
+        self._is_first = data.column("is_first")
         self._targets = {REWARD: data.column("reward")}
         self._targets[CONTINUE] = (~data.column("terminated")).astype(np.float32)
         for name in telemetry:
@@ -112,6 +113,9 @@ class Reader:
     ) -> dict[str, Tensor]:
         """Tensors (B, T, ...) by the names that `WorldModel.loss` takes.
 
+        With observations comes `before` (B, size, size, depth), the frame before each window, or
+        its first one where an episode begins: nothing changed there, as the car stands still.
+
         Args:
             starts: (B,) first rows.
             length: rows T of each window.
@@ -120,6 +124,9 @@ class Reader:
         windows = self.data.windows(starts, length, inputs)
         rows = np.asarray(starts)[:, None] + np.arange(length)
         arrays = windows | {name: column[rows] for name, column in self._targets.items()}
+        if "observation" in windows:
+            earlier = rows[:, 0] - ~self._is_first[rows[:, 0]]
+            arrays["before"] = self.data.windows(earlier, 1, ["observation"])["observation"][:, 0]
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def statistics(self) -> dict[str, tuple[float, float]]:

@@ -152,13 +152,16 @@ class WorldModel(nn.Module):
 
         Args:
             batch: observation (B, T, size, size, depth) uint8, action (B, T, actions), is_first
-                (B, T) bool, and (B, T) targets of every head by its name.
+                (B, T) bool, and (B, T) targets of every head by its name; `before`, as `observe`
+                takes it, where it is known.
             noise: (B, T, ...) as `core.latent.noise` makes it.
             kl_scale: weight of both KLs in this update.
             turn: number of the pass; it says which rows are decoded if not all are.
         """
         frames = batch["observation"]
-        observed = self.observe(frames, batch["action"], batch["is_first"], noise=noise)
+        observed = self.observe(
+            frames, batch["action"], batch["is_first"], noise=noise, before=batch.get("before")
+        )
         features = observed.state.features
         perceptual = bool(config.perceptual)
         decoded = slice(turn % config.image_every, None, config.image_every)
