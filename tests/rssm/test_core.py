@@ -219,3 +219,17 @@ def test_extra_inputs_are_taken_only_where_the_core_has_them():
     assert (moved != posed.core.step(state, action, torch.zeros(2, 3))).any()
     with pytest.raises(ValueError, match="3 extra inputs"):
         posed.core.step(state, action)
+
+
+def test_the_gaussian_begins_as_wide_as_configured():
+    from rssm.core import Core
+
+    network = dataclasses.replace(NETWORK, hidden=256, first_std=0.3)
+    torch.manual_seed(0)
+    core = Core(network, 8, 3)
+    posterior = core.posterior(torch.randn(500, 16), torch.randn(500, 8))
+    for statistics in (posterior, core.prior(torch.randn(500, 16))):
+        std = core.latent.gaussian(statistics)[1]
+        assert abs(float(std.detach().median()) - 0.3) < 0.05
+    with pytest.raises(ValueError, match="first_std"):
+        dataclasses.replace(NETWORK, first_std=NETWORK.min_std)

@@ -43,6 +43,15 @@ def test_a_batch_holds_what_its_frames_show(root):
         assert (rows["continue"] == 1).all()
 
 
+def test_the_frame_before_a_window_comes_with_it(root):
+    data = opened(root)
+    starts = np.array([0, 1, int(data.episodes["start"][1]), int(data.episodes["start"][1]) + 5])
+    rows = Reader(data, ("speed", "steer"), True).batch(starts, 3)
+    every = data.windows([0], data.rows, ["observation"])["observation"][0]
+    expected = [0, 0, starts[2], starts[3] - 1]  # an episode's first frame has none before it
+    assert (rows["before"].numpy() == every[expected]).all()
+
+
 def test_batches_are_a_function_of_seed_and_number(root):
     one, other = passes(root), passes(root)
     for number in (4, 0, 2):

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from rssm.core import State
 from rssm.heads import BINS, BOUND, HeadConfig, Heads, symexp, symlog, two_hot
+from rssm.imagination import imagine
 from rssm.losses import LossConfig, kl_losses, weighted_sum
 from tests.rssm.toys import DISCRETE, batch, model
 
@@ -137,6 +139,39 @@ def test_turns_of_decoded_rows_add_up_to_all_of_them():
     turns = [world.loss(rows, noise, some, turn=turn).parts["image"] for turn in range(4)]
     torch.testing.assert_close(torch.stack(turns[:3]).mean(), whole)
     assert turns[3] == turns[0]
+
+
+def test_overshooting_sees_no_frame_and_stays_within_the_episode():
+    world, rows = model(), batch(length=9, first=[(0, 5)])
+    noise = world.core.latent.noise((2, 9), torch.Generator().manual_seed(0))
+    config = LossConfig(overshoot=2.0, overshoot_rows=4)
+    for turn, (starts, covered) in {0: ([0, 4], range(1, 9)), 3: ([3], range(4, 8))}.items():
+        rows["action"].requires_grad_()
+        states = world.observe(
+            rows["observation"], rows["action"].detach(), rows["is_first"], noise=noise
+        ).state
+        future, window, row = world._futures(states, rows, noise, 4, turn)
+        assert [int(r) for w, r in zip(window, row, strict=True) if w == 1] == list(covered)
+        # Row 5 begins an episode: the future that would pass it ends before.
+        reached = [int(r) for w, r in zip(window, row, strict=True) if w == 0]
+        assert reached == [r for r in covered if r < 5 and r > starts[0]]
+        (slope,) = torch.autograd.grad(future[window == 1][0].sum(), rows["action"])
+        assert (slope.abs().sum(2) > 0)[1].nonzero().flatten().tolist() == [starts[0] + 1]
+        expected = imagine(
+            world, State(*(part[1:, starts[0]] for part in states)),
+            rows["action"][1:, starts[0] + 1 : starts[0] + 5],
+            noise=noise[1:, starts[0] + 1 : starts[0] + 5],
+        ).state.features[0]  # fmt: skip
+        torch.testing.assert_close(future[window == 1][:4], expected)
+        rows["action"] = rows["action"].detach()
+    losses = world.loss(rows, noise, config)
+    plain = world.loss(rows, noise, LossConfig())
+    ahead = {n: v for n, v in losses.parts.items() if n.startswith("ahead_")}
+    assert ahead.keys() == {f"ahead_{n}" for n in ("reward", "continue", "speed", "steer", "off",
+                                                   "image")}  # fmt: skip
+    extra = sum(v for n, v in ahead.items() if n != "ahead_image")
+    extra = 2.0 * (extra + config.image * ahead["ahead_image"])
+    torch.testing.assert_close(losses.total.detach(), plain.total.detach() + extra)
 
 
 def test_frames_come_back_from_their_patches():
