@@ -30,9 +30,10 @@ class LossConfig:
         image_every: one row in this many is decoded, each in its turn from update to update.
             Neighbours look alike and decoding is half of the work of an update, so that the time
             goes further with more updates of fewer pictures.
-        overshoot: of the heads' losses on what the prior makes alone of the next rows, against the
-            heads' own weights; 0 for none. One step ahead, which the KL trains, says little about
-            what becomes of a speed in fifteen.
+        overshoot: of the losses of pictures and heads on what the prior alone makes of the next
+            rows, against their own weights; 0 for none. One step ahead, which the KL trains, says
+            little about what becomes of a speed in fifteen. Heads alone would do for telemetry, but
+            then what is told and what is shown come apart.
         overshoot_rows: how far.
         kl_anneal: updates over which the weight of both KLs rises from 0 to 1; 0 for none.
     """
