@@ -10,12 +10,14 @@ import dataclasses
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import hydra
+import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -44,6 +46,8 @@ _QUIET_HYDRA = {
     "hydra.job.chdir": "false",
     "hydra/job_logging": "none",
     "hydra/hydra_logging": "none",
+    # Its list of groups and options is of all commands; ours is printed before.
+    "hydra.help.template": "'== Config ==\n$CONFIG\n${hydra.help.footer}'",
 }
 
 
@@ -133,7 +137,8 @@ def _compose_and_call(
     if not config_dir.is_dir():
         raise ConfigError(f"{config_dir}: no configuration found; install with pip install -e .")
     if {"--help", "-h"} & set(flags):
-        print(inspect.cleandoc(fn.__doc__ or config_name), describe(schema), sep="\n\n")
+        about = inspect.cleandoc(fn.__doc__ or config_name)
+        print(about, describe(schema), _described_groups([config_dir], schema), sep="\n\n")
     given = {text.lstrip("+~").partition("=")[0] for text in overrides}
     root = "${run_root}" if "run_root" in schema.__dataclass_fields__ else "runs"
     hidden = {"hydra.sweep.dir": f"{root}/sweeps/${{now:%Y-%m-%d_%H-%M-%S}}", **_QUIET_HYDRA}
@@ -165,7 +170,7 @@ def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
     if key.partition(".")[0].partition("/")[0] == "hydra":
         return text
     value = None if override.is_delete() else override.value()
-    options = _group_options(key, directories)
+    options = _group_options(key, directories, schema)
     if options and override.is_delete():
         raise ConfigError(
             f"'{text}': a group cannot be removed; choose {key}= one of {', '.join(options)}"
@@ -174,7 +179,7 @@ def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
         _check_options(override, options)
         return text
     if "/" in key:
-        groups = ", ".join(_groups(directories))
+        groups = ", ".join(_groups(directories, schema))
         raise ConfigError(f"unknown configuration group '{key}'; groups: {groups}")
     _check_key(schema, key, value)
     if override.is_delete():
@@ -198,23 +203,45 @@ def _check_options(override: Override, options: Sequence[str]) -> None:
             raise schemas.unknown_choice(override.key_or_group, option, options)
 
 
-def _group_options(group: str, directories: Sequence[Path]) -> list[str]:
+def _group_options(group: str, directories: Sequence[Path], schema: type) -> list[str]:
+    """Options of a group that this command can take: conf/ serves several commands."""
     return sorted(
         file.relative_to(directory / group).with_suffix("").as_posix()
         for directory in directories
         for file in (directory / group).rglob("*.yaml")
+        if _fits(file, group, schema)
     )
 
 
-def _groups(directories: Sequence[Path]) -> list[str]:
-    return sorted(
-        {
-            file.parent.relative_to(directory).as_posix()
-            for directory in directories
-            for file in directory.rglob("*.yaml")
-        }
-        - {"."}
-    )
+def _fits(file: Path, group: str, schema: type) -> bool:
+    """Whether an option sets nothing but what the command's configuration has."""
+    text = file.read_text(encoding="utf-8")
+    declared = re.search(r"^#\s*@package\s+(\S+)", text, re.MULTILINE)
+    package = declared.group(1) if declared else group
+    if package == "_global_":
+        try:
+            keys = set(OmegaConf.create(text)) - {"defaults"}
+        except (OmegaConfBaseException, yaml.YAMLError):
+            return True  # Hydra says what is wrong with it
+    else:
+        keys = {re.split(r"[./]", package)[0]}
+    return keys <= set(schema.__dataclass_fields__)
+
+
+def _groups(directories: Sequence[Path], schema: type) -> list[str]:
+    found = {
+        file.parent.relative_to(directory).as_posix()
+        for directory in directories
+        for file in directory.rglob("*.yaml")
+    }
+    return sorted(group for group in found - {"."} if _group_options(group, directories, schema))
+
+
+def _described_groups(directories: Sequence[Path], schema: type) -> str:
+    lines = ["Groups (group=option):"]
+    for group in _groups(directories, schema):
+        lines.append(f"  {group}: {', '.join(_group_options(group, directories, schema))}")
+    return "\n".join(lines)
 
 
 def _message(error: Exception) -> str:

@@ -84,6 +84,9 @@ def app(tmp_path_factory):
         "conf/ppo/default.yaml": "learning_rate: 3e-4\n",
         "conf/ppo/wrong.yaml": "lerning_rate: 3e-4\n",
         "conf/trial/big.yaml": "# @package _global_\nppo:\n  hidden: [512, 512]\n",
+        # Of another command that shares conf/:
+        "conf/trial/rung.yaml": "# @package _global_\nrung: {name: E1}\n",
+        "conf/sizes/small.yaml": "# @package network\nwidth: 8\n",
     }.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
@@ -192,6 +195,7 @@ def test_show_config_and_help(run):
     assert code == 0
     assert out.startswith("Learn to drive.")
     assert "width of the trust region" in out and "env: carracing, race" in out
+    assert "trial: big\n" in out and "rung" not in out and "sizes" not in out
 
 
 def test_a_resume_takes_single_settings_of_a_group(tmp_path):
@@ -228,6 +232,7 @@ class Small:
         terms: dict[str, float] = field(default_factory=dict)
 
     ppo: Part = field(default_factory=Part)
+    env: dict[str, str] = field(default_factory=dict)
     seeds: str = "0-99"
 
 
@@ -266,6 +271,8 @@ def test_good_overrides_pass(app, override, passed_on):
         ("env=race,carracin", "env: 'carracin' is not one of carracing, race"),
         ("env=[race,carracin]", "env: 'carracin' is not one of"),
         ("+trial=small", "trial: 'small' is not one of big"),
+        ("+trial=rung", "trial: 'rung' is not one of big"),
+        ("sizes=small", "unknown key 'sizes'"),
         ("envs/x=race", "unknown configuration group 'envs/x'; groups: env, ppo, trial"),
         ("--experimental-rerun=x.pickle", "unpickles"),
     ],
