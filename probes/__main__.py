@@ -197,7 +197,8 @@ def show(result: Result) -> None:
             rows.append([key, _interval(row["model"]["corr"]), *rest, row["model"]["mae"]["mean"],
                          wins])  # fmt: skip
         else:
-            rows.append([key, f"AUC {row['auc']:.3f}", "", "", row["brier"], ""])
+            auc = f"AUC {row['auc']:.3f}" if 0 < row["share"] < 1 else "AUC: no two classes"
+            rows.append([key, auc, "", "", row["brier"], ""])
     cli.table(["telemetry", "correlation", "persistence", "blind", "MAE or Brier", "beats"], rows)
     for name, holds in result.verdict.items():
         print(f"{'pass' if holds else 'FAIL'}  {result.name} {name}")
