@@ -15,7 +15,7 @@ def main(config: TrainConfig, resolved: dict[str, Any]) -> None:
 
         python train_world_model.py data.dataset=D4_main
         python train_world_model.py experiment=P5
-        python train_world_model.py network=s updates=5000 heads.regression=twohot
+        python train_world_model.py rssm=s updates=5000 heads.regression=twohot
         python train_world_model.py resume=runs/rssm/<run>
 
     The data sets are made by `python scripts/collect_replay.py`. Everything is written below

@@ -73,12 +73,16 @@ def command(script: str) -> str:
     return " ".join(["python", script, *words])
 
 
-def describe(schema: type) -> str:
-    """Every setting of `schema` as text: name, default or `required`, type and help."""
+def describe(schema: type, defaults: bool = True) -> str:
+    """Every setting of `schema` as text: name, default or `required`, type and help.
+
+    Where a configuration file has the defaults, `defaults` is false and none is told.
+    """
     lines = ["Settings (name=value):"]
     rows = list(_rows(schema, ""))
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, kind, text in rows:
+        kind = kind if defaults else kind[kind.rindex("(") :]
         lines.append(f"  {name:<{width}}  {kind}")
         if text:
             lines.append(f"  {'':<{width}}    {text}")

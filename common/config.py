@@ -138,7 +138,12 @@ def _compose_and_call(
         raise ConfigError(f"{config_dir}: no configuration found; install with pip install -e .")
     if {"--help", "-h"} & set(flags):
         about = inspect.cleandoc(fn.__doc__ or config_name)
-        print(about, describe(schema), _described_groups([config_dir], schema), sep="\n\n")
+        print(
+            about,
+            describe(schema, defaults=False),
+            _described_groups([config_dir], schema),
+            sep="\n\n",
+        )
     given = {text.lstrip("+~").partition("=")[0] for text in overrides}
     root = "${run_root}" if "run_root" in schema.__dataclass_fields__ else "runs"
     hidden = {"hydra.sweep.dir": f"{root}/sweeps/${{now:%Y-%m-%d_%H-%M-%S}}", **_QUIET_HYDRA}

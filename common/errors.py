@@ -44,6 +44,9 @@ def reported() -> Iterator[None]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
+    except BrokenPipeError:  # who reads our output has seen enough, such as `head`
+        sys.stdout = None
+        sys.exit(EXIT_INTERRUPTED)
     except OSError as error:
         if error.errno not in _MACHINE_ERRNOS:
             raise

@@ -1,7 +1,9 @@
 """Collecting the data sets of `experiments.datasets`: worlds, drivers and recorder together."""
 
+import fcntl
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from common import schema
-from common.files import sha256_file
+from common.errors import UserError
+from common.files import read_json, sha256_file, write_json
 from common.runs import ROOT, code_state
 from common.seeding import SPLITS, derive
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
@@ -114,6 +117,10 @@ class Collector:
         What a killed process has written counts, and a larger factor adds to a smaller one's rows.
         """
         plan = recipe(name)
+        with self._alone(name):
+            self._fill(name, plan)
+
+    def _fill(self, name: str, plan: Recipe) -> None:
         for part in plan.parts:
             self.fill(part)
             for split in recipe(part).splits():
@@ -127,6 +134,36 @@ class Collector:
             self.fill(plan.selection.dataset)
             for split in plan.splits():
                 self._choose(name, plan, split)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Hold a data set: two collectors would drive the same episodes and keep both.
+
+        Raises `UserError` if another process collects it, or if what is there was collected with
+        another seed or policy.
+        """
+        place = self._root / name
+        place.mkdir(parents=True, exist_ok=True)
+        with open(place / ".collecting", "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{place} is being collected by another process: wait for it, or collect into "
+                    "another root"
+                ) from None
+            early = None if self._early is None else self._early[1]
+            asked = {"seed": self._seed, "policy": self._trained[1], "early": early}
+            told = place / "collected.json"
+            began = read_json(told) if told.is_file() else asked
+            differ = [f"{key} {began.get(key)}" for key in asked if began.get(key) != asked[key]]
+            if differ:
+                raise UserError(
+                    f"{place} was collected with {', '.join(differ)}: ask for the same, or collect "
+                    "into another root"
+                )
+            write_json(told, asked)
+            yield
 
     def _collect(
         self, name: str, plan: Recipe, split: str, source: Source, direction: int, wanted: int
@@ -194,10 +231,17 @@ class Collector:
         """Copy the episodes of the selection once: shards of it are told by their policy."""
         rule = plan.selection
         label = f"selection:{rule.dataset}"
-        if any(i.attributes.policy == label for i in known_shards(self._root, name, split)):
-            return
         data = DataSet(self._root, rule.dataset, split, check=False)
         chosen = choose_episodes(data, rule.accepts, round(rule.share * data.rows))
+        shards = known_shards(self._root, name, split)
+        had = [i for i in shards if i.attributes.policy == label]
+        if had:
+            if sum(len(i.episodes) for i in had) != len(chosen):
+                raise UserError(
+                    f"{self._root / name} was chosen from a smaller {rule.dataset}: remove it and "
+                    "collect again"
+                )
+            return
         attributes = self._attributes(label, plan)
         # In one shard, which is there or not, so that a killed copy starts anew.
         with ShardWriter(self._root, name, split, attributes, max_rows=data.rows) as writer:

@@ -7,6 +7,7 @@ probes, and keeps a record of each with its verdict.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,9 +21,9 @@ from hydra import compose, initialize_config_dir
 from common import cli
 from common.config import CONF_DIR, validate
 from common.errors import UserError
-from common.files import read_json, sha256_file
+from common.files import read_json, sha256_file, to_plain
 from common.records import write_record
-from common.runs import ROOT, Run
+from common.runs import ROOT, Run, flattened
 from common.seeding import parse_seeds
 from common.statistics import mean_interval, paired_difference
 from experiments.kept import RUNGS
@@ -51,6 +52,7 @@ COMMITTED = "P5"
 CLAIMS = {"E3": "E1", "P5": "E3"}
 """Rungs that are also compared with one further back, by the SSIM of sharp_turn."""
 
+CLIPS = 64
 JUDGED = ("sharp_turn", "gentle_turn", "recovery", "faithfulness")
 
 
@@ -67,7 +69,7 @@ class Settings:
     probes: list[str] = field(
         default_factory=lambda: list(JUDGED), metadata={"help": "of every rung"}
     )
-    clips: int | None = field(default=64, metadata={"help": "per probe; null: the rule's own"})
+    clips: int | None = field(default=CLIPS, metadata={"help": "per probe; null: the rule's own"})
     film: bool = field(default=False, metadata={"help": "write the probes' videos"})
     threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
     record: bool = field(default=False, metadata={"help": "write records"})
@@ -75,6 +77,17 @@ class Settings:
     def __post_init__(self) -> None:
         rungs(self.run)
         parse_seeds(self.seeds)
+        if self.clips is not None and self.clips < 2:
+            raise ValueError(f"clips is at least 2, not {self.clips}")
+        if self.threads < 0:
+            raise ValueError(f"threads is at least 0, not {self.threads}")
+        if not self.probes:
+            raise ValueError("probes is empty: name at least one")
+        shipped = (self.clips, self.probes) == (CLIPS, list(JUDGED)) and not self.overrides
+        if self.record and not shipped:
+            raise ValueError(
+                "record=true keeps rungs as they are shipped: leave out overrides, probes and clips"
+            )
         for probe in self.probes:
             if probe not in RULES:
                 raise ValueError(f"probes are among {', '.join(RULES)}, not {probe!r}")
@@ -84,8 +97,8 @@ def rungs(text: str) -> list[str]:
     """Names from "E1-P5,2B", in the ladder's order; `UserError` for unknown ones."""
     chosen: set[str] = set()
     for item in text.split(","):
-        first, _, last = item.strip().partition("-")
-        last = last or first
+        first, dash, last = item.strip().partition("-")
+        last = last if dash else first
         for name in (first, last):
             if name not in RUNGS:
                 raise UserError(f"run={text}: {name!r} is no rung; there are {', '.join(RUNGS)}")
@@ -111,12 +124,15 @@ def arguments(name: str, scale: str) -> list[str]:
 def train(name: str, seed: int, settings: Settings) -> Path:
     """Train a rung, or go on with it; returns its run directory."""
     path = Path(settings.run_root) / "ladder" / settings.scale / f"{name}-s{seed}"
-    if (path / "result.json").is_file():
-        print(f"{path}: already trained")
-        return path
     if (path / "manifest.json").is_file():
+        _check_same(path, name, settings)
+        if (path / "result.json").is_file():
+            print(f"{path}: already trained")
+            return path
         command = [f"resume={path}"]
     else:
+        if path.exists():
+            _remove_stillborn(path)
         command = [*arguments(name, settings.scale), f"seed={seed}", *settings.overrides]
         command += [f"run_root={settings.run_root}", f"data.root={settings.data_root}"]
     command = [str(ROOT / "train_world_model.py"), *command, f"threads={settings.threads}"]
@@ -124,7 +140,35 @@ def train(name: str, seed: int, settings: Settings) -> Path:
     if done.returncode:
         told = " ".join(command)
         raise UserError(f"{told} ended with {done.returncode}; what it printed says why")
+    if not (path / "result.json").is_file():
+        raise UserError(f"{path}: another ladder trains this rung; start again when it has ended")
     return path
+
+
+def _check_same(path: Path, name: str, settings: Settings) -> None:
+    """Refuse a run of other settings than are asked for now: its numbers would pass for theirs."""
+    run = Run.open(path)
+    wanted = flattened(to_plain(configuration(name, settings.scale, settings.overrides)))
+    free = ("seed", "threads", "processes", "device", "run_root", "name", "resume", "display",
+            "data.root", "warm_start", "logger", "rung")  # fmt: skip
+    had = flattened(run.config)
+    differ = [
+        f"{key} {had.get(key)} instead of {value}"
+        for key, value in wanted.items()
+        if had.get(key) != value and not any(f"{key}.".startswith(f"{one}.") for one in free)
+    ]
+    if differ:
+        raise UserError(
+            f"{path} was trained with other settings ({', '.join(differ[:5])}): move it away, or "
+            "give the same overrides"
+        )
+
+
+def _remove_stillborn(path: Path) -> None:
+    """Remove what is left of a run that was killed before it began."""
+    if any(path.glob("checkpoints/*")):
+        raise UserError(f"{path} is no run, for it has no manifest.json, yet checkpoints: move it")
+    shutil.rmtree(path)
 
 
 def judge(path: Path, settings: Settings, memory: Memory) -> dict[str, dict[str, Any]]:
@@ -133,17 +177,18 @@ def judge(path: Path, settings: Settings, memory: Memory) -> dict[str, dict[str,
 
     checkpoint, directory = path / "checkpoints" / "final.pt", path / "probes"
     kept = {probe: directory / f"{probe}.json" for probe in settings.probes}
-    content = sha256_file(checkpoint)
-    missing = [
-        probe
-        for probe, file in kept.items()
-        if not file.is_file() or read_json(file).get("checkpoint_sha256") != content
-    ]
+    asked = probes.Settings(
+        checkpoint=str(checkpoint), into=str(directory), data_root=settings.data_root,
+        clips=settings.clips, film=settings.film, threads=settings.threads,
+    )  # fmt: skip
+    expected = {"checkpoint_sha256": sha256_file(checkpoint), "asked": probes.asked(asked)}
+
+    def judged(file: Path) -> bool:
+        found = read_json(file) if file.is_file() else {}
+        return all(found.get(key) == value for key, value in expected.items())
+
+    missing = [probe for probe, file in kept.items() if not judged(file)]
     if missing:
-        asked = probes.Settings(
-            checkpoint=str(checkpoint), into=str(directory), data_root=settings.data_root,
-            clips=settings.clips, film=settings.film, threads=settings.threads,
-        )  # fmt: skip
         probes.judge(missing, asked, memory)
     return {probe: read_json(file) for probe, file in kept.items()}
 
@@ -167,7 +212,8 @@ def verdict(
     for seed in sorted(own.keys() & parents.keys()):
         if own[seed]["clips"]["hash"] != parents[seed]["clips"]["hash"]:
             raise UserError(
-                f"{rung.name} and {rung.parent} were judged on different clips; judge both again"
+                f"{rung.name} and {rung.parent} were judged on different clips, since the data or "
+                "the rules changed: remove the directories `probes` of both runs and start again"
             )
         pair = [one[seed]["per_clip"].get(measure) for one in (own, parents)]
         if None in pair:
@@ -221,6 +267,7 @@ def keep(
     claim: Mapping[str, Any] | None,
 ) -> None:
     """Write a rung's record: `told` is its verdict, `claim` that against a rung of CLAIMS."""
+    scale = "" if settings.scale == "laptop" else f"scale={settings.scale} "
     seeds = {seed: summary(found) for seed, found in results.items()}
     shared = set.intersection(*(set(numbers) for numbers in seeds.values()))
     metrics: dict[str, Any] = {}
@@ -235,7 +282,8 @@ def keep(
     manifest = Run.open(runs[min(runs)]).manifest
     write_record(
         f"ladder_{name.lower()}",
-        command=f"python -m experiments.ladder run={name} seeds={settings.seeds} record=true",
+        command=f"python -m experiments.ladder run={name} seeds={settings.seeds} {scale}"
+        "record=true",
         settings={"scale": settings.scale, "seeds": sorted(runs), "updates": rung.updates},
         metrics=metrics,
         provenance={"code": manifest["code"], "machine": manifest["machine"]},

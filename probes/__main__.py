@@ -48,6 +48,8 @@ class Settings(ProbeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.threads < 0:
+            raise ValueError(f"threads is at least 0, not {self.threads}")
         if self.record and (self.quick or self.clips is not None):
             raise ValueError("record=true judges by every clip: leave out quick and clips")
 
@@ -88,7 +90,7 @@ def judge(
     label = path.stem if path.stem != "final" else path.absolute().parents[1].name
     for name in probes:
         result = run_probe(name, model, config, directory, label, memory)
-        about = {"checkpoint": path.name, "checkpoint_sha256": content}
+        about = {"checkpoint": path.name, "checkpoint_sha256": content, "asked": asked(config)}
         about |= {f"trained_{key}": value for key, value in model.about.items()}
         write_json(directory / f"{name}.json", about | result.to_dict())
         show(result)
@@ -96,6 +98,12 @@ def judge(
             keep(result, directory, settings, about)
         line |= {f"{name}_{key}": value for key, value in headline(result).items()}
     return line
+
+
+def asked(config: ProbeConfig) -> dict[str, Any]:
+    """What of the settings a result depends on, as plain data."""
+    names = ("context", "horizon", "horizons", "dataset", "split", "train", "clips", "seed")
+    return to_plain({name: getattr(config, name) for name in names})
 
 
 def list_clips(settings: Settings) -> dict[str, Any]:
@@ -179,7 +187,10 @@ def show(result: Result) -> None:
     """Print a probe's tables."""
     pictures = result.numbers["pictures"]
     kinds = list(pictures["ssim"])
-    rows = [[name, *(table[kind]["mean"] for kind in kinds)] for name, table in pictures.items()]
+    rows = [
+        [name, *("" if table[kind] is None else table[kind]["mean"] for kind in kinds)]
+        for name, table in pictures.items()
+    ]
     clips = result.clips
     cli.table(
         ["metric", *kinds], rows,

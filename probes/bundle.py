@@ -17,7 +17,7 @@ from common.statistics import bootstrap_interval, mean_interval
 from probes.camera import PictureCamera
 from probes.clips import RULES, Clip, ClipRule, committed, find_clips, listing
 from probes.film import write_figure, write_film, write_frames
-from probes.judge import CameraMotion, Futures, camera_motion, follow
+from probes.judge import PAIR_EVERY, CameraMotion, Futures, camera_motion, follow
 from probes.metrics import mse, unit
 from probes.pictures import judge_baselines, judge_pictures
 from probes.telemetry import judge_telemetry
@@ -78,11 +78,18 @@ class ProbeConfig:
     thresholds: dict[str, Thresholds] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("context", "horizon"):
-            if not 2 <= getattr(self, name) <= 1000:
-                raise ValueError(f"{name} is 2 to 1000, not {getattr(self, name)}")
+        if not 2 <= self.context <= 1000:
+            raise ValueError(f"context is 2 to 1000, not {self.context}")
+        if not 2 * PAIR_EVERY <= self.horizon <= 1000:
+            raise ValueError(
+                f"horizon is {2 * PAIR_EVERY} to 1000, two pairs of frames, not {self.horizon}"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is 0 to 2^63 - 1, not {self.seed}")
         if self.clips is not None and self.clips < 2:
             raise ValueError(f"clips is at least 2, not {self.clips}")
+        if not self.horizons:
+            raise ValueError("horizons is empty: name at least one")
         for horizon in self.horizons:
             if not 1 <= horizon <= self.horizon:
                 raise ValueError(f"horizons are 1 to {self.horizon}, not {horizon}")
@@ -139,6 +146,7 @@ def run_probe(
     if name not in RULES:
         raise UserError(str(unknown_choice("probe", name, list(RULES))))
     rule = RULES[name]
+    train = _train_split(model, config) if model.heads.telemetry else None
     if config.clips is not None:
         clips = min(config.clips, rule.clips)
         rule = dataclasses.replace(rule, clips=clips, least=min(rule.least, clips))
@@ -154,7 +162,6 @@ def run_probe(
     pictures, curves, per_clip = judge_pictures(futures, camera, known["scenery"])
     numbers: dict[str, Any] = {"pictures": pictures}
     numbers["action_sensitivity"] = _sensitivity(futures)
-    train = _train_split(model, config)
     numbers["telemetry"] = judge_telemetry(
         futures, model.heads.telemetry, train, config.horizons, config.seed
     )
@@ -184,7 +191,7 @@ def run_probe(
 
 def clips_of(rule: ClipRule, config: ProbeConfig) -> tuple[DataSet, list[Clip]]:
     """The data that a rule looks at, and the clips that it takes."""
-    data = DataSet(config.data_root, rule.tracks or config.dataset, config.split, check=False)
+    data = DataSet(config.data_root, rule.tracks or config.dataset, config.split)
     return data, find_clips(data, rule, config.context, config.horizon, config.seed)
 
 
@@ -276,4 +283,10 @@ def _train_split(model: WorldModel, config: ProbeConfig) -> DataSet:
     name = config.train or model.about.get("dataset")
     if not name:
         raise UserError("the checkpoint names no data set; give train=<data set>")
-    return DataSet(config.data_root, name, "train", check=False)
+    try:
+        return DataSet(config.data_root, name, "train", check=False)
+    except UserError as error:
+        raise UserError(
+            f"{error} (from its training split the blind regression learns; the checkpoint was "
+            f"trained on {model.about.get('dataset')}; train=<data set> takes another)"
+        ) from None

@@ -121,9 +121,13 @@ def find_clips(
             used.setdefault(episode, []).append(best.start)
             groups[_group(data, episode)] = groups.get(_group(data, episode), 0) + 1
     if len(taken) < rule.least:
+        longest = int(data.episodes["length"].max())
+        advice = "collect more with scripts/collect_replay.py"
+        if longest < length:
+            advice = f"its longest episode has {longest}: take a shorter context or horizon"
         raise UserError(
             f"{data.path}: only {len(taken)} windows of {length} rows fit the rule, which needs "
-            f"{rule.least}; collect more with scripts/collect_replay.py"
+            f"{rule.least}; {advice}"
         )
     return taken
 

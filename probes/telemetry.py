@@ -26,7 +26,7 @@ SIGN_FLOOR = 0.05
 def judge_telemetry(
     futures: Futures,
     telemetry: Sequence[str],
-    train: DataSet,
+    train: DataSet | None,
     horizons: Sequence[int],
     seed: int = 0,
 ) -> dict[str, dict[str, Any]]:
@@ -39,7 +39,7 @@ def judge_telemetry(
     Args:
         futures: what was imagined from n clips.
         telemetry: regressed names, in the order of `futures.context_telemetry`.
-        train: the training split, from which the regression learns.
+        train: the training split, from which the regression learns; None without telemetry.
         horizons: rows after the context.
         seed: of the regression's windows and of the bootstrap.
     """
@@ -48,7 +48,7 @@ def judge_telemetry(
     for horizon in horizons:
         if horizon > futures.real.shape[1]:
             continue
-        fitted = _fit(train, telemetry, context, horizon, seed)
+        fitted = _fit(train, telemetry, context, horizon, seed) if train else {}
         for name in (REWARD, *telemetry):
             true = futures.recorded[name][:, horizon - 1].astype(np.float64)
             found = {"model": futures.predicted[name][:, horizon - 1].astype(np.float64)}

@@ -152,7 +152,7 @@ class Training(lightning.LightningModule):
 def loader(passes: Passes, first: int) -> DataLoader:
     """The micro-batches from update number `first` on, read in this process: that is quick."""
     numbers = range(first * passes.config.passes, len(passes))
-    return DataLoader(passes, batch_size=None, sampler=list(numbers))
+    return DataLoader(passes, batch_size=None, sampler=numbers)
 
 
 class Recorder(Callback):

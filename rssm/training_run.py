@@ -22,7 +22,6 @@ from common.mirror import LoggerConfig, open_mirror
 from common.nn import check_processes, choose_device, set_threads, tune_allocator
 from common.runs import Run, timestamped
 from common.seeding import derive, seed_everything
-from replay import DataSet
 from rssm import checkpoint
 from rssm.config import NetworkConfig, OptimiserConfig, RungConfig, ValidationConfig
 from rssm.data import DataConfig, Passes, Reader, choose_heads
@@ -117,41 +116,51 @@ def train(
     held_out = config.data.open(config.data.val) if config.validation.every else None
     main = int(os.environ.get("RANK", "0")) == 0
     display = Display(config.updates, "updates", summary, config.display, main)
+    # Whatever can be refused is refused before there is a run directory.
+    reader = Reader(data, *choose_heads(config.heads, data))
+    model = make_model(config, reader)
+    rank = int(os.environ.get("RANK", "0"))
+    passes = Passes(reader, config.data, config.seed, config.updates, rank, config.processes)
+    validate = None
+    if held_out:
+        validate = Validator(held_out, config.validation, config.seed, config.loss)
+        Reader(held_out, *model.heads.targets)
+    warmed: list[str] = []
+    resumable = config.resume is not None and _last(run).exists()
+    if config.warm_start is not None and not resumable:
+        warmed = checkpoint.warm_start(model, config.warm_start).lines()
+    hashes = {"train": data.sha256} | ({"val": held_out.sha256} if held_out else {})
     if config.resume is None:
-        run = _new_run(config, resolved, overrides, data, held_out, device) if main else None
+        run = _new_run(config, resolved, overrides, hashes, device) if main else None
+    else:
+        _check_data(run, config, hashes)
     display.say(f"run {run.path}" if run else "")
     display.say(f"device {device}, {config.precision}, {threads} threads")
     display.say(f"data {data.path}: {data.rows:,} rows, {len(data.episodes):,} episodes")
     for name, damage in data.skipped.items():
         display.say(f"skipped {name}: {damage}")
+    for line in warmed:
+        display.say(line)
     with run.lock() if main else nullcontext():
-        return _train(config, run, data, held_out, device, display)
+        return _train(config, run, model, passes, validate, device, display)
 
 
 def _train(
     config: TrainConfig,
     run: Run | None,
-    data: DataSet,
-    held_out: DataSet | None,
+    model: WorldModel,
+    passes: Passes,
+    validate: Validator | None,
     device: torch.device,
     display: Display,
 ) -> dict[str, Any]:
-    reader = Reader(data, *choose_heads(config.heads, data))
-    model = make_model(config, reader)
-    rank = int(os.environ.get("RANK", "0"))
-    passes = Passes(reader, config.data, config.seed, config.updates, rank, config.processes)
+    data = passes.reader.data
     training = Training(
         model, config.loss, config.optimiser, config.seed, config.updates, config.data.passes,
         rejects=(run.path if run else Path(config.run_root)) / "nonfinite",
     )  # fmt: skip
     if config.resume is not None:
         _restore(training, run, config, display)
-    elif config.warm_start is not None:
-        for line in checkpoint.warm_start(model, config.warm_start).lines():
-            display.say(line)
-    validate = None
-    if held_out:
-        validate = Validator(held_out, config.validation, config.seed, config.loss)
     about = {"seed": config.seed, "dataset": config.data.dataset, "data_sha256": data.sha256}
     logger = config.logger if run else LoggerConfig()
     where = run.path if run else Path(config.run_root)
@@ -238,20 +247,34 @@ def _new_run(
     config: TrainConfig,
     resolved: Mapping[str, Any],
     overrides: Iterable[str],
-    data: DataSet,
-    held_out: DataSet | None,
+    hashes: Mapping[str, str],
     device: torch.device,
 ) -> Run:
     name = config.name or timestamped("rssm", config.data.dataset, f"s{config.seed}")
-    hashes = {"train": data.sha256} | ({"val": held_out.sha256} if held_out else {})
-    extra = {"data": hashes, "device": str(device)}
+    extra = {"data": dict(hashes), "device": str(device)}
     extra["overrides"] = [text.lstrip("+") for text in overrides]
     return Run.create(config.run_root, name, resolved, seeds={"root": config.seed}, extra=extra)
 
 
+def _last(run: Run) -> Path:
+    return run.checkpoints / "last.pt"
+
+
+def _check_data(run: Run, config: TrainConfig, hashes: Mapping[str, str]) -> None:
+    """A run goes on with the data it began with, or it would not end as if never interrupted."""
+    began = run.manifest.get("data", {})
+    for split, found in hashes.items():
+        if began.get(split, found) != found:
+            raise UserError(
+                f"{run.path} was trained on another {config.data.dataset} than the one that is now "
+                f"in {config.data.root} ({split} split): bring that back, or begin a new run with "
+                f"warm_start={_last(run)}"
+            )
+
+
 def _restore(training: Training, run: Run, config: TrainConfig, display: Display) -> None:
     """Go on from last.pt; from the start if the run was killed before it wrote one."""
-    path, rows = run.checkpoints / "last.pt", 0
+    path, rows = _last(run), 0
     if path.exists():
         content = checkpoint.load(path)
         if "training" not in content:

@@ -100,7 +100,7 @@ def main() -> None:
     show(settings.dataset, summaries)
     place = root / settings.dataset
     contact_sheet(sets[splits[0]], place / "contact.png")
-    write_json(place / "summary.json", {"factor": factor, "splits": summaries})
+    write_json(place / "summary.json", {"splits": summaries})
     numbers = {
         "rows": sum(found["rows"] for found in summaries.values()),
         "episodes": sum(found["episodes"] for found in summaries.values()),

@@ -49,7 +49,7 @@ class Settings:
     film: bool = field(default=False, metadata={"help": "a scripted dream, without a screen"})
     script: str = field(default="slalom", metadata={"help": ", ".join(SCRIPTS)})
     sample: bool = field(
-        default=False, metadata={"help": "draw the state from the prior instead of its mode"}
+        default=True, metadata={"help": "draw the state from the prior; false takes its mode"}
     )
     seed: int = field(default=0, metadata={"help": "of what is drawn"})
     quick: bool = field(default=False, metadata={"help": "25 ticks"})
@@ -61,6 +61,8 @@ class Settings:
             raise ValueError(f"script is one of {', '.join(SCRIPTS)}, not {self.script!r}")
         if self.start < 0:
             raise ValueError(f"start is 0 or more, not {self.start}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is 0 to 2^63 - 1, not {self.seed}")
 
 
 class Dream:
@@ -82,6 +84,8 @@ class Dream:
         if not len(long):
             raise UserError(f"{data.path}: no episode has {CONTEXT} rows")
         self._episodes = data.episodes[long]
+        if settings.start >= len(long):
+            raise UserError(f"start={settings.start}: {data.path} has {len(long)} such episodes")
         self.begin(settings.start)
 
     def begin(self, episode: int) -> None:

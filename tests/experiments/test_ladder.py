@@ -1,12 +1,19 @@
 """The ladder: its rungs as configurations, what a verdict is, and which rungs a range names."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from common.errors import UserError
+from common.files import sha256_file, to_plain, write_json
+from common.runs import Run
+from experiments import ladder
 from experiments.datasets import RECIPES
 from experiments.kept import RUNGS
-from experiments.ladder import configuration, rungs, summary, verdict
+from experiments.ladder import Settings, configuration, rungs, summary, verdict
+from probes import __main__ as probe_command
 from probes.clips import RULES
 from rssm.config import Observable, RungConfig
 
@@ -49,6 +56,58 @@ def test_the_record_scale_has_the_records_sizes():
     config = configuration("P5", "record")
     assert (config.network.deter, config.network.stoch) == (512, 32)
     assert config.updates == config.rung.updates["record"]
+
+
+def test_settings_are_checked_before_anything_is_trained():
+    for changes, message in (
+        ({"clips": 1}, "clips is at least 2"),
+        ({"probes": []}, "probes is empty"),
+        ({"record": True, "clips": 8}, "leave out overrides"),
+        ({"record": True, "overrides": ["updates=3"]}, "leave out overrides"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Settings(**changes)
+    with pytest.raises(UserError, match="'' is no rung"):
+        rungs("E1-")
+
+
+def test_results_by_other_settings_are_judged_again(tmp_path, monkeypatch):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "final.pt").write_bytes(b"weights")
+    asked = []
+
+    def judge_by(probes, settings, memory):
+        asked.append((list(probes), settings.clips))
+        for probe in probes:
+            about = {"checkpoint_sha256": sha256_file(settings.checkpoint)}
+            about["asked"] = probe_command.asked(settings)
+            write_json(Path(settings.into) / f"{probe}.json", about)
+
+    monkeypatch.setattr(probe_command, "judge", judge_by)
+    for clips in (4, 4, 64):
+        ladder.judge(tmp_path, Settings(clips=clips, probes=["straight"]), {})
+    assert asked == [(["straight"], 4), (["straight"], 64)]
+
+
+def test_a_run_of_other_settings_does_not_pass_for_the_rung(tmp_path):
+    settings = Settings(run_root=str(tmp_path))
+    config = to_plain(configuration("E1", "laptop"))
+    config["loss"]["telemetry"] = 5.0
+    made = Run.create(tmp_path, "ladder/laptop/E1-s1", config, seeds={"root": 1})
+    made.write_json("result.json", {})
+    with pytest.raises(UserError, match=r"loss.telemetry 5.0 instead of 100.0"):
+        ladder.train("E1", 1, settings)
+    honest = Settings(run_root=str(tmp_path), overrides=["loss.telemetry=5"])
+    assert ladder.train("E1", 1, honest) == made.path
+
+
+def test_what_never_began_is_removed(tmp_path, monkeypatch):
+    path = tmp_path / "ladder" / "laptop" / "E1-s1"
+    path.mkdir(parents=True)
+    monkeypatch.setattr(ladder.subprocess, "run", lambda *_: SimpleNamespace(returncode=0))
+    with pytest.raises(UserError, match="another ladder trains"):
+        ladder.train("E1", 1, Settings(run_root=str(tmp_path)))
+    assert not path.exists()
 
 
 RUNG = RungConfig("B", "A", "c", "h", Observable("sharp_turn", "ssim", 1))

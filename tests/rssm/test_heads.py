@@ -174,6 +174,18 @@ def test_overshooting_sees_no_frame_and_stays_within_the_episode():
     torch.testing.assert_close(losses.total.detach(), plain.total.detach() + extra)
 
 
+def test_overshooting_leaves_out_what_there_is_not():
+    config = LossConfig(overshoot=1.0, overshoot_rows=25, image_every=6)
+    world, rows = model(), batch(rows=1, length=6)
+    noise = world.core.latent.noise((1, 6), torch.Generator().manual_seed(0))
+    for turn in range(20):
+        losses = world.loss(rows, noise, config, turn=turn)
+        assert torch.isfinite(losses.total) and "ahead_image" in losses.parts
+    rows["is_first"][:] = True
+    losses = world.loss(rows, noise, config)
+    assert torch.isfinite(losses.total) and "ahead_reward" not in losses.parts
+
+
 def test_frames_come_back_from_their_patches():
     from rssm.decoder import from_patches, to_patches
 

@@ -1,6 +1,7 @@
 """Training as a user starts it: exact resume, accumulation, two processes, damage and mistakes."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 
 import rssm
 from common.errors import ConfigError, UserError
-from common.files import read_json, read_jsonl
+from common.files import read_json, read_jsonl, write_json
 from rssm import checkpoint
 from rssm.config import OptimiserConfig
 from rssm.data import DataConfig
@@ -162,6 +163,52 @@ def test_a_warm_start_begins_with_the_other_models_weights(finished, root, tmp_p
     assert "warm start:" in done.stdout and "mismatched: heads.measure.3.weight" in done.stdout
     one, other = (weights(p / "checkpoints" / "final.pt") for p in (path, tmp_path / "a"))
     torch.testing.assert_close(one["core.gates.weight"], other["core.gates.weight"])
+
+
+def test_a_warm_run_killed_before_its_first_checkpoint_begins_warm_again(finished, root, tmp_path):
+    path, _ = finished
+    warm = (f"warm_start={path / 'checkpoints' / 'final.pt'}", "updates=2", "checkpoint_every=0")
+    whole = run(root, tmp_path, *warm, "name=b")
+    assert whole.returncode == 0, whole.stderr
+    script = (
+        "import os, signal, train_world_model\n"
+        "from rssm.training import Training\n"
+        "step = Training.optimizer_step\n"
+        "def deadly(self, *rest):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Training.optimizer_step = deadly\n"
+        "train_world_model.main()\n"
+    )
+    killed = run(root, tmp_path, *warm, program=[sys.executable, "-c", script])
+    assert killed.returncode == -9
+    done = subprocess.run(
+        [sys.executable, "train_world_model.py", f"resume={tmp_path / 'a'}", "display=false"],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    one, other = (weights(tmp_path / n / "checkpoints" / "final.pt") for n in "ab")
+    assert equal(one, other)
+
+
+def test_what_cannot_begin_leaves_no_directory(root, tmp_path):
+    config = TrainConfig(
+        data=DataConfig(root=str(root), dataset="D", length=8),
+        warm_start=str(tmp_path / "nowhere.pt"), run_root=str(tmp_path / "runs"),
+    )  # fmt: skip
+    with pytest.raises(UserError, match="nowhere.pt"):
+        train(config, {})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_does_not_go_on_with_other_data(finished, tmp_path):
+    path, _ = finished
+    copy = tmp_path / "a"
+    shutil.copytree(path, copy)
+    manifest = read_json(copy / "manifest.json")
+    manifest["data"]["train"] = "0" * 64
+    write_json(copy / "manifest.json", manifest)
+    with pytest.raises(UserError, match="was trained on another D than"):
+        train(TrainConfig(resume=str(copy)), {})
 
 
 def test_what_is_wrong_is_said(finished, root, tmp_path):

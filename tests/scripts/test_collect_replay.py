@@ -1,5 +1,6 @@
 """The command that collects data sets, on small recipes, and the one that exports them."""
 
+import fcntl
 import importlib.util
 import json
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from common.errors import UserError
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv
 from experiments.collection import PolicyDriver
 from experiments.datasets import RECIPES, TRACKS, Recipe, Selection, Source
@@ -114,6 +116,23 @@ def test_only_what_is_missing_is_collected(collect, tmp_path):
     assert len(set(tracks)) == len(tracks)  # the second half does not repeat the first
     collect("D2")
     assert index() == full
+
+
+def test_a_data_set_keeps_its_seed_and_has_one_collector(collect, tmp_path):
+    collect("D2", "factor=0.5")
+    with pytest.raises(UserError, match="D2 was collected with seed 1"):
+        collect("D2", "seed=2")
+    with open(tmp_path / "data" / "D2" / ".collecting", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="being collected by another process"):
+            collect("D2")
+    assert collect("D2")["rows"] == "80"
+
+
+def test_a_selection_says_that_its_source_has_grown(collect):
+    collect("D6b", "factor=0.6")
+    with pytest.raises(UserError, match="was chosen from a smaller"):
+        collect("D6b", "factor=3")
 
 
 def test_a_seed_makes_the_same_data_set_again(collect, tmp_path):
