@@ -38,7 +38,7 @@ THEIRS = {"depth": 4, "deter": 512, "hidden": 64, "stoch": 32, "classes": 4, "un
 """DreamerV3's `size1m`."""
 
 RATES = {"ours": (3e-3,), "torchrl": (3e-4, 1e-3, 3e-3)}
-"""Learning rates that each side is tried with: ours is the preset's, the paper's is 4e-5, for longer
+"""Learning rates that each side is tried with: ours is the preset's; the paper's 4e-5 is for longer
 training."""
 
 TOLERANCE = 0.05

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,16 +188,35 @@ def ablations(record: Mapping[str, Any]) -> str:
     )
 
 
-def ppo_speed_section(record: Mapping[str, Any]) -> str:
-    """The study's figures and, of its details, whatever is a table."""
+def study_section(title: str, told: str, record: Mapping[str, Any]) -> str:
+    """A study's figures and, of its details, whatever is a table."""
     rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
-    told = (
-        "Steps/s of training with the same network, batches and epochs, in turns: `ours`, "
-        "Stable-Baselines3's PPO (`sb3`) and the same with its environments in processes "
-        "(`sb3_workers`); ratios are medians over the turns, with the lowest and highest."
-    )
-    parts = ["## Speed of training", provenance(record), told, table(["measure", "value"], rows)]
+    parts = [f"## {title}", provenance(record), told, table(["measure", "value"], rows)]
     return "\n\n".join([*parts, *tables(record.get("details", {}))])
+
+
+ppo_speed_section = partial(
+    study_section,
+    "Speed of training",
+    "Steps/s of training with the same network, batches and epochs, in turns: `ours`, "
+    "Stable-Baselines3's PPO (`sb3`) and the same with its environments in processes "
+    "(`sb3_workers`); ratios are medians over the turns, with the lowest and highest.",
+)
+rssm_speed_section = partial(
+    study_section,
+    "Speed of the world model's training",
+    "Frames/s of training (forward, backward, optimiser step) in turns with TorchRL's DreamerV3 "
+    "parts: the same batches of recorded driving, threads and allocator, and about the same "
+    "floating-point operations per frame (`flops_ratio`). `psnr` is of held-out frames "
+    "reconstructed after as many frames of training, TorchRL's by the best of its learning rates. "
+    "`best_frames_per_second` is of the preset XS.",
+)
+replay_speed_section = partial(
+    study_section,
+    "Speed of replay",
+    "Random windows from storage, the frames in the page cache, by processor time. `wait_share` "
+    "is the share of a training step that waits for its batch.",
+)
 
 
 def ppo_learning_section(record: Mapping[str, Any]) -> str:
@@ -263,6 +283,8 @@ def report(records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS) -> str:
         ("ablations", ablations_section),
         ("speed", speed_section),
         ("ppo_speed", ppo_speed_section),
+        ("rssm_speed", rssm_speed_section),
+        ("replay_speed", replay_speed_section),
         ("ppo_learning", ppo_learning_section),
         ("ppo_profile", ppo_profile_section),
         ("parity", parity_section),
