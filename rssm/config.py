@@ -30,7 +30,7 @@ class NetworkConfig:
         unimix: share of a uniform distribution in every discrete one.
         min_std: lower bound of the Gaussian's standard deviation.
         first_std: the Gaussian's standard deviation before training. What is to be kept has to
-            stand out against this noise; with 1, speed takes much longer to get through.
+            stand out against this noise; 1 is usual.
         hidden: units of the layers around the core.
         head_units, head_layers: of each head.
         decode_motion: the decoder is also given the motion that the heads read from the latent.

@@ -67,6 +67,20 @@ def imagine(
     Raises:
         ValueError: a horizon that does not fit the actions.
     """
+    state, taken = run_ahead(model, state, actions, horizon, noise=noise, sample=sample)
+    return Imagined(state, taken, model.heads.predict(state.features))
+
+
+def run_ahead(
+    model: WorldModel,
+    state: State,
+    actions: Tensor | Policy,
+    horizon: int | None = None,
+    *,
+    noise: Tensor | None = None,
+    sample: bool = True,
+) -> tuple[State, Tensor]:
+    """States (B, H, ...) and actions (B, H, actions) of `imagine`, with nothing read from them."""
     given = None if callable(actions) else actions
     if given is not None:
         horizon = given.shape[1] if horizon is None else horizon
@@ -90,5 +104,4 @@ def imagine(
         deters.append(deter)
         stochs.append(stoch)
         taken.append(action)
-    states = State(torch.stack(deters, 1), torch.stack(stochs, 1))
-    return Imagined(states, torch.stack(taken, 1), model.heads.predict(states.features))
+    return State(torch.stack(deters, 1), torch.stack(stochs, 1)), torch.stack(taken, 1)

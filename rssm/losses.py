@@ -62,8 +62,10 @@ class LossConfig:
         for name, value in (plain | self.heads).items():
             if not 0 <= value <= 1e6:
                 raise ValueError(f"{name} is 0 to 10^6, not {value}")
-        if not any(plain[name] for name in ("image", "reward", "telemetry", "dynamics")):
-            raise ValueError("image, reward, telemetry and dynamics are all 0: nothing is learnt")
+        weights = ("image", "reward", "proceed", "telemetry", "off_track", "dynamics",
+                   "representation", "perceptual")  # fmt: skip
+        if not any(plain[name] for name in weights) and not any(self.heads.values()):
+            raise ValueError(f"{', '.join(weights)} are all 0: nothing is learnt")
         known = (REWARD, CONTINUE, OFF, *REGRESSED, *MOTION)
         for name in self.heads:
             if name not in known:

@@ -13,7 +13,7 @@ from rssm.core import Core, Observed, State
 from rssm.decoder import Decoder, from_patches, to_patches
 from rssm.encoder import Encoder
 from rssm.heads import Heads
-from rssm.imagination import Imagined, Policy, imagine
+from rssm.imagination import Imagined, Policy, imagine, run_ahead
 from rssm.losses import LossConfig, kl_losses, weighted_sum
 
 ENCODE_ROWS = 64
@@ -180,10 +180,12 @@ class WorldModel(nn.Module):
             future, window, row = self._futures(
                 observed.state, batch, noise, config.overshoot_rows, turn
             )
-            ahead = self.heads.losses(future, {name: batch[name][window, row] for name in heads})
-            few = turn % max(min(config.image_every, len(row)), 1)
-            decoded = slice(few, None, config.image_every)
             if len(row):  # not where every future is another episode's
+                ahead = self.heads.losses(
+                    future, {name: batch[name][window, row] for name in heads}
+                )
+                first = turn % min(config.image_every, len(row))
+                decoded = slice(first, None, config.image_every)
                 ahead["image"], _ = self.image_losses(
                     future[decoded], frames[window[decoded], row[decoded]]
                 )
@@ -211,7 +213,7 @@ class WorldModel(nn.Module):
         ahead = first[:, None] + 1 + torch.arange(rows)
         start = State(*(part[:, first].flatten(0, 1) for part in states))
         actions, noise = (whole[:, ahead].flatten(0, 1) for whole in (batch["action"], noise))
-        future = imagine(self, start, actions, noise=noise).state.features
+        future = run_ahead(self, start, actions, noise=noise)[0].features
         going = batch["is_first"][:, ahead].cumsum(2) == 0
         window = torch.arange(windows, device=going.device)[:, None, None].expand_as(going)
         row = ahead.to(going.device).expand_as(going)

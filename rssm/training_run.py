@@ -114,12 +114,12 @@ def train(
     seed_everything(config.seed)
     data = config.data.open(config.data.train)
     held_out = config.data.open(config.data.val) if config.validation.every else None
-    main = int(os.environ.get("RANK", "0")) == 0
+    rank = int(os.environ.get("RANK", "0"))
+    main = rank == 0
     display = Display(config.updates, "updates", summary, config.display, main)
     # Whatever can be refused is refused before there is a run directory.
     reader = Reader(data, *choose_heads(config.heads, data))
     model = make_model(config, reader)
-    rank = int(os.environ.get("RANK", "0"))
     passes = Passes(reader, config.data, config.seed, config.updates, rank, config.processes)
     validate = None
     if held_out:

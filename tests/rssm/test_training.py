@@ -46,6 +46,26 @@ def run(root, out, *more, **options):
     )
 
 
+def killed_and_resumed(root, out, moment, *more):
+    """A run killed with -9 in the update after `moment`, and what resuming it printed."""
+    script = (
+        "import os, signal, train_world_model\n"
+        "from rssm.training import Training\n"
+        "step = Training.optimizer_step\n"
+        "def deadly(self, *rest):\n"
+        "    step(self, *rest)\n"
+        f"    if self.update == {moment} + 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Training.optimizer_step = deadly\n"
+        "train_world_model.main()\n"
+    )
+    killed = run(root, out, *more, program=[sys.executable, "-c", script])
+    assert killed.returncode == -9
+    return subprocess.run(
+        [sys.executable, "train_world_model.py", f"resume={out / 'a'}", "display=false"],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+
+
 def weights(path):
     return checkpoint.load(path)["weights"]
 
@@ -94,22 +114,7 @@ def test_the_same_seed_gives_the_same_weights(finished, root, tmp_path):
 def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_path, moment):
     """Killed with -9 in the update after `moment`: before the first checkpoint and in between."""
     path, _ = finished
-    script = (
-        "import os, signal, sys, train_world_model\n"
-        "from rssm.training import Training\n"
-        "step = Training.optimizer_step\n"
-        "def deadly(self, *rest):\n"
-        "    step(self, *rest)\n"
-        f"    if self.update == {moment} + 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Training.optimizer_step = deadly\n"
-        "train_world_model.main()\n"
-    )
-    killed = run(root, tmp_path, program=[sys.executable, "-c", script])
-    assert killed.returncode == -9
-    done = subprocess.run(
-        [sys.executable, "train_world_model.py", f"resume={tmp_path / 'a'}", "display=false"],
-        cwd=ROOT, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+    done = killed_and_resumed(root, tmp_path, moment)
     assert done.returncode == 0, done.stderr
     assert f"resuming after {moment // 2 * 2} updates" in done.stdout
     final = "checkpoints/final.pt"
@@ -171,21 +176,7 @@ def test_a_warm_run_killed_before_its_first_checkpoint_begins_warm_again(finishe
     warm = (f"warm_start={path / 'checkpoints' / 'final.pt'}", "updates=2", "checkpoint_every=0")
     whole = run(root, tmp_path, *warm, "name=b")
     assert whole.returncode == 0, whole.stderr
-    script = (
-        "import os, signal, train_world_model\n"
-        "from rssm.training import Training\n"
-        "step = Training.optimizer_step\n"
-        "def deadly(self, *rest):\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Training.optimizer_step = deadly\n"
-        "train_world_model.main()\n"
-    )
-    killed = run(root, tmp_path, *warm, program=[sys.executable, "-c", script])
-    assert killed.returncode == -9
-    done = subprocess.run(
-        [sys.executable, "train_world_model.py", f"resume={tmp_path / 'a'}", "display=false"],
-        cwd=ROOT, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+    done = killed_and_resumed(root, tmp_path, 0, *warm)
     assert done.returncode == 0, done.stderr
     one, other = (weights(tmp_path / n / "checkpoints" / "final.pt") for n in "ab")
     assert equal(one, other)
