@@ -250,9 +250,11 @@ class Collector:
 
 def load_hashed(path: Path) -> tuple[Policy, str]:
     """The policy in a checkpoint, and the SHA-256 of its file."""
-    from ppo.evaluate import load_policy  # late: torch takes seconds to start
+    import torch  # late: it takes seconds to start
 
-    return load_policy(path), sha256_file(path)
+    from ppo.evaluate import load_policy
+
+    return load_policy(path, dtype=torch.float64), sha256_file(path)
 
 
 def _fresh_first(episodes: list[tuple], seed: int) -> list[int]:

@@ -58,19 +58,27 @@ class Driver:
         if not deterministic:
             noise.normal_(generator=self._generator)
         pixels = to_pixels(batch, self.spec).to(self._device)
-        actions = self.policy.decide(pixels, noise.to(self._device)).action.cpu().numpy()
+        decision = self.policy.decide(pixels, noise.to(self._device))
+        actions = decision.action.float().cpu().numpy()
         return actions[0] if single else actions
 
 
-def load_policy(path: str | os.PathLike, device: str | torch.device = "cpu") -> Driver:
+def load_policy(
+    path: str | os.PathLike,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Driver:
     """The policy in the checkpoint at `path`; a run directory stands for its best one.
+
+    In float64 it is slower, and its decisions differ between processors by less than what
+    `envs.racing.scenarios.ActionNoise` rounds off.
 
     Raises `UserError` for a missing, damaged or foreign file.
     """
     path = resolve_checkpoint(path)
     content = checkpoint.load(path)
     policy, spec = checkpoint.build_policy(content, path)
-    return Driver(policy.to(device).eval(), spec, content["about"])
+    return Driver(policy.to(device, dtype).eval(), spec, content["about"])
 
 
 def require_extra(world: str) -> None:

@@ -139,7 +139,7 @@ class ActorCritic(nn.Module):
     def _features(self, pixels: Tensor) -> Tensor:
         features = self.encoder(pixels)
         with _full_precision(features):
-            return self.trunk(features.float())
+            return self.trunk(features.to(self.log_std.dtype))
 
     def _distribution(self, features: Tensor) -> SquashedGaussian:
         with _full_precision(features):
@@ -171,8 +171,8 @@ class Encoder(nn.Module):
         self.activation = _ACTIVATIONS[config.activation]()
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = pixels.permute(0, 3, 1, 2).float()
         first, *others = self.convolutions
+        x = pixels.permute(0, 3, 1, 2).to(first.weight.dtype)
         # Scaling the weights instead of the pixels to [0, 1] saves a pass over the pictures.
         x = self.activation(functional.conv2d(x, first.weight / 255, first.bias, first.stride))
         for convolution in others:

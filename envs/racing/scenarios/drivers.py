@@ -28,6 +28,9 @@ class ActionNoise:
 
     memory = 0.9
     """Correlation from one tick to the next."""
+    step = 2.0**-14
+    """Actions are multiples of it: processors differ in the last bits of a sum, and a car that is
+    driven by them is soon elsewhere."""
 
     def __init__(self, num_envs: int, seed: int, scale: float) -> None:
         self._rng = np.random.default_rng(seed)
@@ -42,7 +45,8 @@ class ActionNoise:
         self._state += fresh * self._rng.standard_normal(self._state.shape)
         steer = np.clip(actions[:, :1] + self._state[:, :1], -1.0, 1.0)
         pedals = np.clip(actions[:, 1:] * np.exp(self._state[:, 1:]), 0.0, 1.0)
-        return np.concatenate([steer, pedals], 1).astype(np.float32)
+        whole = np.round(np.concatenate([steer, pedals], 1) / self.step)
+        return (whole * self.step + 0.0).astype(np.float32)  # no negative zeros
 
 
 class ScenarioDriver:
