@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.live import Live
 
-from autoresearch.calibrate import LEAST_RUNS, best_of_three, measure, simulate
+from autoresearch.calibrate import LEAST_RUNS, best_of_three, keep_calibration, measure, simulate
 from autoresearch.campaign import LEDGER, Campaign, recorded_config
 from autoresearch.config import CampaignConfig
 from autoresearch.display import overview
@@ -42,7 +42,8 @@ DESCRIPTION = """Propose, run, judge, promote: a research campaign over a traini
     resume                      run, by the settings in the ledger
     final                       the winner against the base on fresh seeds and sealed units, once
     show campaign=... ID        all that is known of a candidate (g001_c02) or a run (run_008)
-    calibrate                   measure noise and error rates: runs=24 units=100 campaigns=10000
+    calibrate                   measure noise and error rates: runs=24 units=100 campaigns=10000;
+                                record=true keeps them for REPORT.md
     keep campaign=... [into=experiments/campaigns]
                                 copy ledger and artifacts to the results that are committed
     earlier                     the earlier record's promotions before these gates
@@ -189,7 +190,7 @@ def show(words: Sequence[str]) -> None:
 
 def calibrate(words: Sequence[str]) -> None:
     """Measure the noise of the base configuration and simulate campaigns with it."""
-    config, own = load(words, ("runs", "units", "campaigns", "effects", "out"))
+    config, own = load(words, ("runs", "units", "campaigns", "effects", "out", "record"))
     runs = _number("runs", own.get("runs", LEAST_RUNS), 2, 10_000)
     units = _number("units", own.get("units", 100), 2, 100_000)
     count = _number("campaigns", own.get("campaigns", 10_000), 1, 10**7)
@@ -199,6 +200,8 @@ def calibrate(words: Sequence[str]) -> None:
         raise ConfigError(f"effects are numbers with commas: {error}") from None
     if not np.isfinite(effects).all():
         raise ConfigError(f"effects are finite, unlike {own['effects']}")
+    if own.get("record", "false") not in ("true", "false"):
+        raise ConfigError(f"record is true or false, not {own['record']!r}")
     directory = _directory(config).with_name(f"{config.name}_calibration")
     kept = schema.build(CampaignConfig, to_plain(config) | {"name": directory.name})
     with Campaign.opened(kept, print) as campaign:
@@ -223,6 +226,8 @@ def calibrate(words: Sequence[str]) -> None:
         "means": means.tolist(),
     }
     write_json(Path(own["out"]) if "out" in own else directory / "calibration.json", found)
+    if own.get("record") == "true":
+        keep_calibration(found, config, cli.command("-m autoresearch"))
     cli.table(
         ["effect", "promoted", "screened", "runs", "minutes", "best of three promotes"],
         [

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoresearch.campaign import Campaign
-from autoresearch.config import Gates
+from autoresearch.config import CampaignConfig, Gates
 from autoresearch.evidence import BETS
 from autoresearch.harness import judge_task, key_of, train_task
 from autoresearch.plan import training_seed
 from autoresearch.state import BASE
 from common.errors import UserError
+from common.records import write_record
 from common.statistics import proportion_interval
 
 LEAST_RUNS = 24
@@ -29,6 +31,8 @@ CALIBRATION = 0
 """The generation that training seeds of a calibration belong to; campaigns begin with 1."""
 UNITS_OFFSET = 9_000_000
 """Units of a calibration, far from those of any generation."""
+CALIBRATIONS = "calibration_"
+"""Begins the name of a kept calibration's record."""
 EPISODES = 3
 """Of the other study: what the earlier record promoted by, unpaired episodes per candidate."""
 
@@ -133,6 +137,47 @@ def best_of_three(noise: Noise, *, effect: float, trials: int, seed: int) -> dic
         "promoted": proportion_interval(int(wins.sum()), trials).to_dict(),
         "inflation": float(inflated.mean()) if wins.any() else None,
     }
+
+
+def keep_calibration(
+    found: Mapping[str, Any], config: CampaignConfig, command: str, **where: Any
+) -> Path:
+    """Keep what `python -m autoresearch calibrate` found as `calibration_<campaign>.json`.
+
+    `where` goes to `write_record`.
+    """
+    gates, names = config.gates, ("alpha", "win", "stop", "proof", "cap", "finalists", "seed_units")
+    primary, generations = gates.primary.name, config.budgets.generations
+    settings = {
+        "budget": config.budget,
+        "primary": primary,
+        "generations": generations,
+        "candidates": config.proposer.candidates,
+        "seeds": [gates.claim(generation)[1] for generation in range(1, generations + 1)],
+        **{name: getattr(gates, name) for name in names},
+    }
+    single = ("mean", "sd_over_seeds", "sd_over_units", "seconds_per_run", "runs", "units")
+    metrics = {name: found[name] for name in (*single, "campaigns")}
+    rows = [
+        {
+            "effect": row["effect"],
+            "promoted": row["promoted"],
+            "screened": row["screened"],
+            "runs": row["runs"],
+            "minutes": row["minutes"],
+            "best_of_three": luck["promoted"],
+            "inflation": luck["inflation"],
+        }
+        for row, luck in zip(found["gates"], found["best_of_three"], strict=True)
+    ]
+    return write_record(
+        f"{CALIBRATIONS}{config.name}",
+        command=command,
+        settings=settings,
+        metrics=metrics,
+        details={"rows": rows, "means": [round(mean, 5) for mean in found["means"]]},
+        **where,
+    )
 
 
 def _screens(

@@ -8,8 +8,10 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from autoresearch import display
+from autoresearch.calibrate import CALIBRATIONS
 from autoresearch.state import BASE, Candidate
 from autoresearch.summary import Summary
 from common import markdown
@@ -60,6 +62,46 @@ def section(summary: Summary, place: str) -> str:
         markdown.table([f"cost of {config.name}", ""], cost_rows(summary)),
     ]
     return "\n\n".join(parts)
+
+
+def calibration(record: Mapping[str, Any]) -> str:
+    """What a kept calibration measured, as a part of REPORT.md."""
+    settings, metrics = record["settings"], record["metrics"]
+    name = record["name"].removeprefix(CALIBRATIONS)
+    primary = settings["primary"]
+    seeds = ", ".join(map(str, settings["seeds"]))
+    rows = [
+        [
+            f"{row['effect']:g}",
+            markdown.estimate(row["promoted"]),
+            markdown.estimate(row["screened"]),
+            markdown.number(row["runs"]),
+            markdown.number(row["minutes"]),
+            markdown.estimate(row["best_of_three"]),
+            "" if row["inflation"] is None else markdown.number(row["inflation"]),
+        ]
+        for row in record["details"]["rows"]
+    ]
+    header = ["true gain of every candidate", "campaigns that promote", "that pass a screen",
+              "runs", "minutes", "best of three promotes", "and flatters by"]  # fmt: skip
+    return "\n\n".join(
+        [
+            f"## Error rates of the gates of {name}",
+            markdown.provenance(record),
+            f"One configuration, {metrics['runs']} training seeds of {settings['budget']:,} ticks "
+            f"({metrics['seconds_per_run']:.0f} s each), judged on the same {metrics['units']} "
+            f"tracks: {primary} {markdown.number(metrics['mean'])}, standard deviation "
+            f"{markdown.number(metrics['sd_over_seeds'])} over seeds and "
+            f"{markdown.number(metrics['sd_over_units'])} over a seed's tracks. From these runs "
+            f"{metrics['campaigns']:,} campaigns of {settings['generations']} generations with "
+            f"{settings['candidates']} candidates are drawn for each row; generations take {seeds} "
+            f"pairs of seeds at an error budget of {settings['alpha']:g}. With no gain, every "
+            "promotion is luck. Minutes are of training alone, one run at a time. Best of three "
+            "is what the earlier record did: three candidates, three unpaired episodes each, the "
+            "best mean wins if it is above the parent's.",
+            markdown.table(header, rows),
+        ]
+    )
 
 
 def page(summary: Summary) -> str:

@@ -102,7 +102,8 @@ def judge(
 
 def asked(config: ProbeConfig) -> dict[str, Any]:
     """What of the settings a result depends on, as plain data."""
-    names = ("context", "horizon", "horizons", "dataset", "split", "train", "clips", "seed")
+    names = ("context", "horizon", "horizons", "dataset", "split", "train", "clips", "samples")
+    names += ("seed",)
     return to_plain({name: getattr(config, name) for name in names})
 
 

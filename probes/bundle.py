@@ -60,6 +60,7 @@ class ProbeConfig:
         train: the data set whose training split teaches the blind regression; None for the one
             that the checkpoint names.
         clips: most clips per probe; None for the rule's own.
+        samples: futures per clip whose mean is the forecast of telemetry; pictures show one.
         seed: of clips and noise.
         film: write videos.
         thresholds: by probe; those missing are the default's.
@@ -73,6 +74,7 @@ class ProbeConfig:
     split: str = "probe"
     train: str | None = None
     clips: int | None = None
+    samples: int = 8
     seed: int = 0
     film: bool = True
     thresholds: dict[str, Thresholds] = field(default_factory=dict)
@@ -88,6 +90,8 @@ class ProbeConfig:
             raise ValueError(f"seed is 0 to 2^63 - 1, not {self.seed}")
         if self.clips is not None and self.clips < 2:
             raise ValueError(f"clips is at least 2, not {self.clips}")
+        if not 1 <= self.samples <= 1000:
+            raise ValueError(f"samples is 1 to 1000, not {self.samples}")
         if not self.horizons:
             raise ValueError("horizons is empty: name at least one")
         for horizon in self.horizons:
@@ -151,7 +155,10 @@ def run_probe(
         clips = min(config.clips, rule.clips)
         rule = dataclasses.replace(rule, clips=clips, least=min(rule.least, clips))
     data, chosen = clips_of(rule, config)
-    futures = follow(model, data, chosen, config.context, config.horizon, seed=config.seed)
+    futures = follow(
+        model, data, chosen, config.context, config.horizon,
+        samples=config.samples, seed=config.seed,
+    )  # fmt: skip
     camera = PictureCamera.of(data.attributes.camera, futures.real.shape[2])
     listed = listing(chosen, rule, data)
     listed["committed"] = committed(name, listed)

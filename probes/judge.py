@@ -40,7 +40,8 @@ class Futures:
             what the decoder makes of states that saw the frames, the ceiling of the decoder.
         other: (n, H, size, size, 3) uint8, imagined with another clip's actions and the same noise.
         context: (n, C, size, size, 3) uint8, the frames before.
-        predicted: (n, H) by head.
+        predicted: (n, H) by head: the mean over `samples` futures from the same state, the point
+            forecast of a model that only draws. Pictures are the first one's.
         recorded: (n, H) by head, and pose x, y, heading from the last row of context on, (n, H+1).
         actions: (n, H, 3); context_telemetry: (n, C, k) of the regressed names.
         last_step: the motion between the last two frames of each context.
@@ -67,9 +68,10 @@ def follow(
     context: int,
     horizon: int,
     *,
+    samples: int = 1,
     seed: int = 0,
 ) -> Futures:
-    """Imagine the horizon of every clip from its context."""
+    """Imagine the horizon of every clip from its context, telemetry `samples` times."""
     reader = Reader(data, *model.heads.targets)
     telemetry = model.heads.telemetry
     pose_names = ("telemetry/x", "telemetry/y", "telemetry/heading")
@@ -87,21 +89,17 @@ def follow(
         batch = {k: v.to(device) for k, v in reader.batch(first[chosen], length).items()}
         actions = batch["action"][:, context:]
         others = data.windows(first[partner[chosen]], length, ["action"])["action"]
-        # Noise belongs to the clip, not to its place in a batch.
-        noise = torch.stack(
-            [
-                model.core.latent.noise(
-                    (length,), torch.Generator().manual_seed(derive(seed, "clip", int(first[i])))
-                )
-                for i in chosen
-            ]
-        ).to(device)
+        noise = _noise(model, first[chosen], length, seed, "clip").to(device)
         seen = model.observe(
             batch["observation"], batch["action"], batch["is_first"],
             noise=noise, before=batch["before"],
         )  # fmt: skip
         last = State(*(part[:, context - 1] for part in seen.state))
         future = imagine(model, last, actions, noise=noise[:, context:])
+        forecasts = [future.predictions]
+        for sample in range(1, samples):
+            drawn = _noise(model, first[chosen], horizon, seed, "sample", sample).to(device)
+            forecasts.append(imagine(model, last, actions, noise=drawn).predictions)
         driven = torch.from_numpy(others[:, context:]).to(device)
         other = imagine(model, last, driven, noise=noise[:, context:])
         after = State(*(part[:, context:] for part in seen.state))
@@ -111,8 +109,9 @@ def follow(
         keep("imagined", _shown(model.decode(future.state)))
         keep("posterior", _shown(model.decode(after)))
         keep("other", _shown(model.decode(other.state)))
-        for name, values in future.predictions.items():
-            keep(f"predicted/{name}", values.cpu().numpy())
+        for name in future.predictions:
+            mean = torch.stack([forecast[name] for forecast in forecasts]).mean(0)
+            keep(f"predicted/{name}", mean.cpu().numpy())
             if name in batch:
                 keep(f"recorded/{name}", batch[name][:, context:].cpu().numpy())
         windows = data.windows(first[chosen], length, pose_names)
@@ -138,6 +137,14 @@ def follow(
         whole.get("telemetry", empty),
         steps,
     )
+
+
+def _noise(
+    model: WorldModel, first: NDArray[np.int64], rows: int, seed: int, *names: str | int
+) -> torch.Tensor:
+    """Latent noise (B, rows, ...) that belongs to the clips, not to their places in a batch."""
+    generators = (torch.Generator().manual_seed(derive(seed, *names, int(f))) for f in first)
+    return torch.stack([model.core.latent.noise((rows,), each) for each in generators])
 
 
 def _shown(frames: torch.Tensor) -> NDArray[np.uint8]:

@@ -177,7 +177,7 @@ class WorldModel(nn.Module):
         )
         parts |= {"dynamics": dynamics, "representation": representation}
         if config.overshoot:
-            future, window, row = self._futures(
+            future, window, row = self.futures(
                 observed.state, batch, noise, config.overshoot_rows, turn
             )
             if len(row):  # not where every future is another episode's
@@ -197,7 +197,7 @@ class WorldModel(nn.Module):
         means = {name: loss.detach().mean() for name, loss in parts.items()}
         return Losses(total, means | {"kl": kl.mean()}, observed)
 
-    def _futures(
+    def futures(
         self, states: State, batch: Mapping[str, Tensor], noise: Tensor, rows: int, turn: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What the prior alone makes of the recorded actions, from states `rows` apart.

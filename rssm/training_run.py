@@ -28,6 +28,7 @@ from rssm.data import DataConfig, Passes, Reader, choose_heads
 from rssm.heads import HeadConfig
 from rssm.losses import LossConfig
 from rssm.model import WorldModel
+from rssm.readout import ReadoutConfig, fit_heads
 from rssm.training import Recorder, Training, loader
 from rssm.validation import Validator
 
@@ -59,6 +60,7 @@ class TrainConfig:
     loss: LossConfig = field(default_factory=LossConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    readout: ReadoutConfig = field(default_factory=ReadoutConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     rung: RungConfig = field(default_factory=RungConfig)
@@ -92,6 +94,11 @@ class TrainConfig:
             raise ValueError(
                 f"loss.image_every is at most data.length, the {self.data.length} rows of a "
                 f"window, not {self.loss.image_every}"
+            )
+        if self.network.decode_motion and self.readout.updates:
+            raise ValueError(
+                "network.decode_motion draws what the heads say, so they stay as the decoder knows "
+                "them: readout.updates=0"
             )
 
 
@@ -181,6 +188,18 @@ def _train(
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
                     trainer.fit(training, loader(passes, started))
+        if run and config.readout.updates:
+            display.say("fitting the heads")
+            fitted = fit_heads(
+                model, passes.reader, config.data.length, config.loss, config.readout, config.seed,
+                trained=training.update * config.data.batch * config.data.length,
+            )  # fmt: skip
+            row = {"updates": training.update}
+            row |= {f"readout/{name}": value for name, value in fitted.items()}
+            if validate:
+                row |= {f"val/{name}": value for name, value in validate(model.eval()).items()}
+            run.log(row)
+            mirror.log(row, training.update)
     if run is None:
         return {}
     final = run.checkpoints / "final.pt"

@@ -8,6 +8,7 @@ from typing import Any
 
 from autoresearch import keep
 from autoresearch import report as campaign_report
+from autoresearch.calibrate import CALIBRATIONS
 from autoresearch.summary import summarize
 from autoresearch.verify import verify
 from common import cli
@@ -276,6 +277,8 @@ def report(records: Path = RECORDS, campaigns: Path = keep.CAMPAIGNS) -> str:
     judged, collected = probes(records), data_sets(records)
     sections += [probes_section(judged)] if judged else []
     sections += [data_section(collected)] if collected else []
+    for path in sorted(records.glob(f"{CALIBRATIONS}*.json")):
+        sections.append(campaign_report.calibration(read_record(path.stem, records)))
     for place in keep.kept(campaigns):
         where = f"experiments/campaigns/{place.name}"
         sections.append(campaign_report.section(summarize(place), where))

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from autoresearch.__main__ import CONFIGURATIONS, campaigns, load, main
-from autoresearch.calibrate import Noise, best_of_three, measure, simulate
+from autoresearch.calibrate import Noise, best_of_three, keep_calibration, measure, simulate
 from autoresearch.campaign import Campaign
 from autoresearch.config import Gates, Guard, Measure
+from autoresearch.report import calibration
 from common.errors import ConfigError, UserError
+from common.records import read_record
 from tests.autoresearch import toys
 
 GATES = Gates(
@@ -73,6 +75,22 @@ def test_a_run_that_fails_ends_a_calibration(tmp_path):
         pytest.raises(UserError, match="run_001 of the calibration failed: crash"),
     ):
         measure(campaign, 2, 10)
+
+
+def test_a_kept_calibration_becomes_a_part_of_the_report(tmp_path):
+    config, _ = load(["campaign=control_49k"])
+    share = {"mean": 0.0025, "low": 0.002, "high": 0.003, "n": 10_000}
+    gates = {"effect": 0.0, "promoted": share, "screened": share, "runs": 20.0, "minutes": 30.0}
+    found = {
+        "mean": 0.7, "sd_over_seeds": 0.1, "sd_over_units": 0.2, "seconds_per_run": 80.0,
+        "runs": 24, "units": 100, "campaigns": 10_000, "means": [0.6, 0.8], "gates": [gates],
+        "best_of_three": [{"effect": 0.0, "promoted": share | {"mean": 0.7}, "inflation": 0.1}],
+    }  # fmt: skip
+    keep_calibration(found, config, "python", directory=tmp_path)
+    record = read_record("calibration_control_49k", tmp_path)
+    text = calibration(record)
+    assert "of control_49k" in text and "0.0025 [0.002, 0.003]" in text
+    assert record["settings"]["seeds"] == [config.gates.claim(g)[1] for g in range(1, 5)]
 
 
 class TestCommand:

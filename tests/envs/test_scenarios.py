@@ -173,6 +173,18 @@ def test_noise_is_bounded_correlated_and_leaves_unused_pedals_alone():
     assert steer.std() == pytest.approx(0.3, rel=0.1)
     assert np.corrcoef(steer[:-1].ravel(), steer[1:].ravel())[0, 1] == pytest.approx(0.9, abs=0.03)
     assert np.array_equal(ActionNoise(500, 1, 0.0).disturb(actions, first), actions)
+    steps = seen / ActionNoise.step
+    assert np.array_equal(steps, np.round(steps))
+
+
+def test_the_last_bits_of_an_action_do_not_reach_the_car():
+    """They are the processor's own."""
+    actions = np.random.default_rng(0).uniform(0, 1, (1000, 3))
+    one, other = (
+        ActionNoise(1000, 1, 0.1).disturb(each, np.ones(1000, bool))
+        for each in (actions, actions * (1 + 1e-13))
+    )
+    assert one.tobytes() == other.tobytes()
 
 
 def test_an_unknown_scenario_is_refused():

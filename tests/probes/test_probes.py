@@ -95,6 +95,10 @@ def test_a_future_depends_on_the_context_and_the_actions_alone(saved, data):
     apart = alone.imagined[0].astype(int) - one.imagined[1]
     assert np.abs(apart).max() <= 1  # another batch rounds differently
     assert (one.other != one.imagined).any()
+    several = follow(model, data, clips, 20, 20, samples=6)
+    np.testing.assert_array_equal(several.imagined, one.imagined)
+    apart = np.abs(several.predicted["speed"] - one.predicted["speed"])
+    assert apart.max() > 0  # a mean of other futures too
 
 
 def test_real_frames_show_their_own_motion(saved, data):

@@ -150,7 +150,7 @@ def test_overshooting_sees_no_frame_and_stays_within_the_episode():
         states = world.observe(
             rows["observation"], rows["action"].detach(), rows["is_first"], noise=noise
         ).state
-        future, window, row = world._futures(states, rows, noise, 4, turn)
+        future, window, row = world.futures(states, rows, noise, 4, turn)
         assert [int(r) for w, r in zip(window, row, strict=True) if w == 1] == list(covered)
         # Row 5 begins an episode: the future that would pass it ends before.
         reached = [int(r) for w, r in zip(window, row, strict=True) if w == 0]

@@ -13,7 +13,7 @@ import rssm
 from common.errors import ConfigError, UserError
 from common.files import read_json, read_jsonl, write_json
 from rssm import checkpoint
-from rssm.config import OptimiserConfig
+from rssm.config import NetworkConfig, OptimiserConfig
 from rssm.data import DataConfig
 from rssm.training_run import TrainConfig, train
 from tests.rssm.toys import counting_data
@@ -24,6 +24,7 @@ SETTINGS = (
     "rssm.channels=[4,8]", "rssm.deter=16", "rssm.stoch=4", "rssm.hidden=16",
     "rssm.head_units=16", "data.dataset=D", "data.length=8", "data.batch=4",
     "validation.every=3", "validation.windows=3", "validation.context=5", "validation.horizon=4",
+    "readout.updates=50", "readout.batch=32",
 )  # fmt: skip
 SETTINGS = tuple(text.replace("rssm.", "network.") for text in SETTINGS)
 
@@ -93,7 +94,8 @@ def test_a_run_leaves_its_records(finished, root):
     assert {"train/image", "train/kl", "train/speed", "frames_per_second", "reading_share"} <= set(
         logged[0]
     )
-    assert [row["updates"] for row in rows if "val/loss" in row] == [3, 6]
+    assert [row["updates"] for row in rows if "val/loss" in row] == [3, 6, 6]
+    assert rows[-1]["readout/after"] < rows[-1]["readout/before"]
     manifest = read_json(path / "manifest.json")
     assert set(manifest["data"]) == {"train", "val"}
     world = rssm.load_world_model(path / "checkpoints" / "final.pt")
@@ -125,6 +127,38 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_p
     )
     assert [row for row in whole if row[1] is None] == [row for row in resumed if row[1] is None]
     assert [row[0] for row in whole] == [row[0] for row in resumed]
+
+
+def test_in_the_end_only_the_heads_are_fitted_once_more(finished):
+    path, _ = finished
+    before, after = (weights(path / "checkpoints" / f"{name}.pt") for name in ("last", "final"))
+    differ = {name.split(".")[0] for name in before if (before[name] != after[name]).any()}
+    assert differ == {"heads"}
+    unchanged = ("heads.mean", "heads.std")  # the statistics of the targets
+    assert equal({k: before[k] for k in unchanged}, {k: after[k] for k in unchanged})
+
+
+def test_a_run_killed_while_the_heads_are_fitted_is_finished_by_resuming(finished, root, tmp_path):
+    script = (
+        "import os, signal, train_world_model\n"
+        "from rssm import training_run\n"
+        "training_run.fit_heads = lambda *rest, **named: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "train_world_model.main()\n"
+    )
+    assert run(root, tmp_path, program=[sys.executable, "-c", script]).returncode == -9
+    assert not (tmp_path / "a" / "checkpoints" / "final.pt").exists()
+    done = subprocess.run(
+        [sys.executable, "train_world_model.py", f"resume={tmp_path / 'a'}", "display=false"],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    final = "checkpoints/final.pt"
+    assert equal(weights(finished[0] / final), weights(tmp_path / "a" / final))
+
+
+def test_heads_that_the_decoder_draws_from_are_not_fitted_anew():
+    with pytest.raises(ValueError, match=r"readout.updates=0"):
+        TrainConfig(network=NetworkConfig(decode_motion=True))
 
 
 def test_accumulation_is_the_whole_batch(finished, root, tmp_path):
