@@ -8,8 +8,9 @@ effect is simulated by adding it to every track of a candidate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +93,13 @@ def simulate(
     for `screened` (anything passes G3), and the mean number of training `runs` and `minutes`.
     """
     rng = np.random.default_rng(seed)
+    # Campaigns meet the same pairs of runs again and again.
+    logs = lru_cache(maxsize=2048)(partial(_logs, noise, gates, effect))
     promoted, screened, runs = 0, 0, 0
     for _ in range(campaigns):
         won = passed = False
         for generation in range(1, generations + 1):
-            evidence = _screens(noise, gates, effect, candidates, rng)
+            evidence = _screens(logs, noise.primary.shape, gates, candidates, rng)
             runs += 1 + candidates  # a parent's and each candidate's
             finalists = [e for e in sorted(evidence, reverse=True) if e > 0][: gates.finalists]
             passed |= bool(finalists)
@@ -181,34 +184,52 @@ def keep_calibration(
 
 
 def _screens(
-    noise: Noise, gates: Gates, effect: float, candidates: int, rng: np.random.Generator
+    logs: Callable[[int, int], NDArray[np.float64]],
+    size: tuple[int, int],
+    gates: Gates,
+    candidates: int,
+    rng: np.random.Generator,
 ) -> list[float]:
-    """G3 of a generation: the e-value of each candidate that wins, 0 of one that does not."""
-    runs, units = noise.primary.shape
+    """G3 of a generation: the e-value of each candidate that wins, 0 of one that does not.
+
+    logs: what `_logs` makes of a candidate and a parent; size: numbers of runs and units.
+    """
+    runs, units = size
     parent, *others = rng.choice(runs, 1 + candidates, replace=candidates >= runs)
     tracks = rng.integers(units, size=gates.cap)
-    width, found = gates.primary.width, []
-    ends = np.unique(np.r_[np.arange(gates.batch, gates.cap, gates.batch), gates.cap]) - 1
+    found = []
+    begins = np.arange(0, gates.cap, gates.batch)
     for own in others:
-        gain = noise.primary[own, tracks] + effect - noise.primary[parent, tracks]
-        won = _e(np.clip(gain / width, -1, 1), ends)
-        futile = _e(np.clip((gates.effect - gain) / (width + gates.effect), -1, 1), ends)
-        held = np.ones(len(ends), bool)
-        harmed = np.zeros(len(ends), bool)
-        for guard in gates.guards:
-            values = noise.guards[guard.measure.name]
-            worse = values[own, tracks] - values[parent, tracks]
-            room = -guard.measure.sign * guard.ceiling - values[own, tracks]
-            margins = (guard.margin - worse) / (guard.measure.width + guard.margin)
-            for one in (margins, room / guard.measure.width):
-                held &= _e(np.clip(one, -1, 1), ends) >= gates.proof
-                harmed |= _e(np.clip(-one, -1, 1), ends) >= gates.stop
+        batches = np.add.reduceat(logs(own, parent)[tracks], begins)
+        totals = np.cumsum(batches, axis=0)
+        top = totals.max(axis=-1)
+        won, futile, *guards = (np.exp(top) * np.exp(totals - top[..., None]).mean(-1)).T
+        held = np.all([e >= gates.proof for e in guards[::2]], axis=0)
+        harmed = np.any([e >= gates.stop for e in guards[1::2]], axis=0)
         wins = (won >= gates.win) & held
         stops = harmed | (np.maximum.accumulate(futile) >= gates.stop)
-        first = int(np.argmax(wins)) if wins.any() else len(ends)
-        stopped = int(np.argmax(stops & ~wins)) if (stops & ~wins).any() else len(ends)
-        found.append(float(won[first]) if first < min(stopped, len(ends)) else 0.0)
+        first = int(np.argmax(wins)) if wins.any() else len(begins)
+        stopped = int(np.argmax(stops & ~wins)) if (stops & ~wins).any() else len(begins)
+        found.append(float(won[first]) if first < min(stopped, len(begins)) else 0.0)
     return found
+
+
+def _logs(noise: Noise, gates: Gates, effect: float, own: int, parent: int) -> NDArray[np.float64]:
+    """Log-factors (units, questions, stakes) of `evidence.e_process` for a candidate and a parent.
+
+    Questions: is it better; is it worthless; and of every guard, does the margin hold, or not, and
+    the ceiling, or not.
+    """
+    width = gates.primary.width
+    gain = noise.primary[own] + effect - noise.primary[parent]
+    asked = [gain / width, (gates.effect - gain) / (width + gates.effect)]
+    for guard in gates.guards:
+        values = noise.guards[guard.measure.name]
+        worse = values[own] - values[parent]
+        room = (-guard.measure.sign * guard.ceiling - values[own]) / guard.measure.width
+        margins = (guard.margin - worse) / (guard.measure.width + guard.margin)
+        asked += [margins, -margins, room, -room]
+    return np.log1p(np.clip(np.stack(asked, 1), -1, 1)[..., None] * BETS)
 
 
 def _claim(
@@ -238,13 +259,6 @@ def _claim(
         verdict = configuration(own, parent, seeds, alpha, gates)
         if verdict["outcome"]:
             return verdict["passed"], len(own)
-
-
-def _e(values: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
-    """`evidence.e_process` at some places only."""
-    logs = np.cumsum(np.log1p(BETS[:, None] * values), axis=1)[:, at]
-    top = logs.max(axis=0)
-    return np.exp(top) * np.exp(logs - top).mean(axis=0)
 
 
 def _matrix(rows: Sequence[Mapping[str, Mapping[str, Any]]], name: str) -> NDArray[np.float64]:

@@ -49,8 +49,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 < self.factor <= 1000:
             raise ValueError(f"factor is positive and at most 1000, not {self.factor}")
-        if self.record and (self.quick or self.factor != 1):
-            raise ValueError("record=true keeps the recipe's own size: leave out quick and factor")
+        if self.record and self.quick:
+            raise ValueError("record=true keeps what models are trained on: leave out quick")
         if self.seed < 0:
             raise ValueError(f"seed is 0 or more, not {self.seed}")
         if not self.root.strip():
