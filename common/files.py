@@ -137,6 +137,8 @@ def read_json(path: str | os.PathLike) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}") from None
 
@@ -177,6 +179,8 @@ def read_jsonl(path: str | os.PathLike) -> list[dict[str, Any]]:
         lines = Path(path).read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -89,6 +89,8 @@ def judge(
     line: dict[str, Any] = {"directory": str(directory)}
     label = path.stem if path.stem != "final" else path.absolute().parents[1].name
     for name in probes:
+        if config.clips is not None and config.clips > RULES[name].clips:
+            print(f"{name}: {RULES[name].clips} clips at most, by its rule, not {config.clips}")
         result = run_probe(name, model, config, directory, label, memory)
         about = {"checkpoint": path.name, "checkpoint_sha256": content, "asked": asked(config)}
         about |= {f"trained_{key}": value for key, value in model.about.items()}

@@ -55,7 +55,11 @@ def export_minari(
             )
         except ValueError as error:
             raise UserError(f"Minari refuses {dataset_id!r}: {error}") from None
-        data.storage.update_episodes(map(_to_buffer, episodes))
+        try:
+            data.storage.update_episodes(map(_to_buffer, episodes))
+        except BaseException:
+            minari.delete_dataset(dataset_id)  # half a data set would keep the id
+            raise
         return minari.load_dataset(dataset_id)
 
 

@@ -136,12 +136,16 @@ class Training(lightning.LightningModule):
         return {
             "update": self.update,
             "skipped": self.skipped,
+            "recent": {name: float(total) for name, total in self.recent.items()},
+            "count": self.count,
             "optimiser": self.optimizers().optimizer.state_dict(),
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`; call it before the optimiser is made."""
         self.update, self.skipped = state["update"], state["skipped"]
+        self.count = state["count"]
+        self.recent.update({name: torch.tensor(x) for name, x in state["recent"].items()})
         self._resumed = state
 
     def _save_batch(self, batch: Mapping[str, Tensor]) -> str:

@@ -171,10 +171,8 @@ def film(dream: Dream, path: Path, settings: Settings) -> None:
         movie.mux(stream.encode(None))
 
 
-def drive(dream: Dream, settings: Settings) -> None:
+def drive(dream: Dream, settings: Settings, pygame: Any, window: Any) -> None:
     """Imagine by the keyboard, in real time where the machine can."""
-    size = dream.frame.shape[0] * SCALE
-    pygame, window = open_window((size + 260, size), "film=true dreams without one")
     controls, total = Controls(pygame), 0
     try:
         while not settings.quick or total < 25:
@@ -208,6 +206,9 @@ def main() -> None:
     model = load_world_model(path)
     data = DataSet(settings.data_root, settings.dataset, settings.split, check=False)
     dream = Dream(model, data, settings)
+    if not settings.film:  # where there is no display, there is no run
+        size = dream.frame.shape[0] * SCALE
+        shown = open_window((size + 260, size), "film=true dreams without one")
     run = Run.create(
         settings.run_root,
         settings.name or timestamped("dream"),
@@ -220,7 +221,7 @@ def main() -> None:
         results["video"] = str(run.videos / "dream.mp4")
         film(dream, run.videos / "dream.mp4", settings)
     else:
-        drive(dream, settings)
+        drive(dream, settings, *shown)
     cli.finish(results | {"ticks": dream.ticks}, run)
 
 

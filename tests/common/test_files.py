@@ -309,3 +309,9 @@ def test_rows_that_are_no_objects_are_refused(tmp_path, row):
     (tmp_path / "m.jsonl").write_text('{"a": 1}\n' + row + "\n")
     with pytest.raises(UserError, match=r"m\.jsonl line 2 is not a JSON object"):
         files.read_jsonl(tmp_path / "m.jsonl")
+
+
+@pytest.mark.parametrize("read", [files.read_json, files.read_jsonl])
+def test_a_directory_in_a_files_place_is_named(tmp_path, read):
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        read(tmp_path)

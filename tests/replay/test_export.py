@@ -71,3 +71,16 @@ def test_an_existing_or_missing_data_set_is_named(tmp_path):
         export_minari(one, attributes(), ID, tmp_path)
     with pytest.raises(UserError, match="refuses"):
         export_minari(one, attributes(), "no id", tmp_path)
+
+
+def test_an_export_that_fails_leaves_no_half_behind(tmp_path):
+    one = episode(np.random.default_rng(3), 5, "cut")
+
+    def broken():
+        yield one
+        raise OSError("the source is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        export_minari(broken(), attributes(), ID, tmp_path)
+    export_minari([one], attributes(), ID, tmp_path)
+    assert len(list(import_minari(ID, tmp_path))) == 1

@@ -125,8 +125,25 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_p
         [(row["updates"], row.get("train/loss"), row.get("val/loss")) for row in read_jsonl(p)]
         for p in (path / "metrics.jsonl", tmp_path / "a" / "metrics.jsonl")
     )
-    assert [row for row in whole if row[1] is None] == [row for row in resumed if row[1] is None]
-    assert [row[0] for row in whole] == [row[0] for row in resumed]
+    assert whole == resumed
+
+
+@pytest.mark.slow
+def test_a_mean_of_the_loss_goes_on_over_a_kill(root, tmp_path):
+    """Rows and checkpoints come in rhythms of their own."""
+    rhythm = ("log_every=3",)
+    whole = run(root, tmp_path, "name=b", *rhythm)
+    assert whole.returncode == 0, whole.stderr
+    done = killed_and_resumed(root, tmp_path, 2, *rhythm)
+    assert done.returncode == 0, done.stderr
+    one, other = (
+        [
+            {name: value for name, value in row.items() if name.startswith("train/")}
+            for row in read_jsonl(tmp_path / name / "metrics.jsonl")
+        ]
+        for name in "ab"
+    )
+    assert one == other
 
 
 def test_in_the_end_only_the_heads_are_fitted_once_more(finished):

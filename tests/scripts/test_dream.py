@@ -63,3 +63,10 @@ def test_a_scripted_dream_is_a_film(place):
 def test_what_is_missing_is_said(place, arguments, told):
     done = command(SCRIPT, "film=true", "quick=true", *arguments, cwd=place, expect=2)
     assert told in done.stderr and "Traceback" not in done.stderr
+
+
+def test_without_a_display_there_is_no_run(place, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    done = command(SCRIPT, "checkpoint=run", "run_root=none", cwd=place, expect=2)
+    assert "film=true" in done.stderr and not (place / "none").exists()
