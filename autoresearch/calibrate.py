@@ -162,15 +162,7 @@ def keep_calibration(
     single = ("mean", "sd_over_seeds", "sd_over_units", "seconds_per_run", "runs", "units")
     metrics = {name: found[name] for name in (*single, "campaigns")}
     rows = [
-        {
-            "effect": row["effect"],
-            "promoted": row["promoted"],
-            "screened": row["screened"],
-            "runs": row["runs"],
-            "minutes": row["minutes"],
-            "best_of_three": luck["promoted"],
-            "inflation": luck["inflation"],
-        }
+        row | {"best_of_three": luck["promoted"], "inflation": luck["inflation"]}
         for row, luck in zip(found["gates"], found["best_of_three"], strict=True)
     ]
     return write_record(

@@ -1,6 +1,7 @@
 """A campaign as people read it: a section of REPORT.md, a page for a browser, and two pictures.
 
-All of it is text made from the ledger alone, so that the same ledger gives the same bytes.
+All of it is text made from the ledger (or a calibration's record) alone, so that the same ledger
+gives the same bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The heads fitted once more, when everything else is done.
 
 While the latent state is learnt, the heads follow what moves, by few updates of large batches. On
-states that stay as they are, thousands of small steps cost a minute, and read them as well as an
-MLP of this size can.
+states that stay as they are, thousands of small steps are cheap.
 """
 
 from __future__ import annotations

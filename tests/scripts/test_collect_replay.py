@@ -86,7 +86,7 @@ def test_another_processor_records_the_same_rows(tmp_path):
         "ATEN_CPU_CAPABILITY": "default",
         "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX2 FMA3",
     }
-    hashes = []
+    recorded = []
     for name, settings in {"new": {}, "old": old}.items():
         done = subprocess.run(
             [sys.executable, "scripts/collect_replay.py", *command, f"root={tmp_path / name}"],
@@ -94,8 +94,8 @@ def test_another_processor_records_the_same_rows(tmp_path):
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         data = DataSet(tmp_path / name, "D2", "train")
-        hashes.append(data.windows(np.array([0]), data.rows, ["observation", "action"]))
-    assert all(np.array_equal(hashes[0][key], hashes[1][key]) for key in hashes[0])
+        recorded.append(data.windows(np.array([0]), data.rows, ["observation", "action"]))
+    assert all(np.array_equal(recorded[0][key], recorded[1][key]) for key in recorded[0])
 
 
 def test_a_data_set_has_its_frames_both_ways_on_tracks_of_its_split(collect, tmp_path):
