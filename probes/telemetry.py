@@ -17,7 +17,7 @@ from replay import DataSet, WindowSampler
 from rssm.data import Reader
 from rssm.heads import OFF, REWARD
 
-FIT_WINDOWS = 2000
+FIT_WINDOWS = 8000
 RESAMPLES = 1000
 SIGN_FLOOR = 0.05
 """Share of a target's standard deviation below which it has no sign worth matching."""
