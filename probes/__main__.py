@@ -79,6 +79,7 @@ def judge(
     from rssm import checkpoint, load_world_model  # late: torch takes seconds to start
 
     set_threads(settings.threads)
+    memory = {} if memory is None else memory
     path = checkpoint.resolve(settings.checkpoint)
     model = load_world_model(path)
     config = settings

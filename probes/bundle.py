@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 from common.errors import UserError
 from common.schema import unknown_choice
 from common.statistics import bootstrap_interval, mean_interval
+from probes.baselines import BlindRegression
 from probes.camera import PictureCamera
 from probes.clips import RULES, Clip, ClipRule, committed, find_clips, listing
 from probes.film import write_figure, write_film, write_frames
 from probes.judge import PAIR_EVERY, CameraMotion, Futures, camera_motion, follow
 from probes.metrics import mse, unit
 from probes.pictures import judge_baselines, judge_pictures
-from probes.telemetry import judge_telemetry
+from probes.telemetry import fit_blind, judge_telemetry
 from replay import DataSet
 from rssm import WorldModel
 
-Memory = dict[tuple, dict[str, Any]]
-"""What clips say without a model, by the clips."""
+Memory = dict[tuple, dict[Any, Any]]
+"""What clips say without a model, by the clips, and what data taught the blind regression."""
 
 MOVING = ("sharp_turn", "gentle_turn", "novel_layout")
 """Probes that read the camera's motion from the frames."""
@@ -141,8 +142,8 @@ def run_probe(
 ) -> Result:
     """Judge `model` by one probe and write its film and figure into `directory`.
 
-    Who judges many models hands the same `memory` to every call: what clips say without a model,
-    half of the work, is then found once.
+    Who judges many models hands the same `memory` to every call: what needs no model, half of the
+    work, is then found once.
 
     Raises:
         UserError: an unknown probe, missing data, or too few clips.
@@ -150,7 +151,8 @@ def run_probe(
     if name not in RULES:
         raise UserError(str(unknown_choice("probe", name, list(RULES))))
     rule = RULES[name]
-    train = _train_split(model, config) if model.heads.telemetry else None
+    memory = {} if memory is None else memory
+    blind = _blind(model, config, memory) if model.heads.telemetry else {}
     if config.clips is not None:
         clips = min(config.clips, rule.clips)
         rule = dataclasses.replace(rule, clips=clips, least=min(rule.least, clips))
@@ -163,14 +165,14 @@ def run_probe(
     listed = listing(chosen, rule, data)
     listed["committed"] = committed(name, listed)
     key = (data.sha256, listed["hash"], config.context, config.horizon)
-    known = {} if memory is None else memory.setdefault(key, {})
+    known = memory.setdefault(key, {})
     if "scenery" not in known:
         known["scenery"] = judge_baselines(futures, camera)
     pictures, curves, per_clip = judge_pictures(futures, camera, known["scenery"])
     numbers: dict[str, Any] = {"pictures": pictures}
     numbers["action_sensitivity"] = _sensitivity(futures)
     numbers["telemetry"] = judge_telemetry(
-        futures, model.heads.telemetry, train, config.horizons, config.seed
+        futures, model.heads.telemetry, blind, config.horizons, config.seed
     )
     motion = None
     for head, found in futures.predicted.items():
@@ -286,14 +288,24 @@ def _sensitivity(futures: Futures) -> dict[str, Any]:
     return mean_interval(ratio).to_dict()
 
 
-def _train_split(model: WorldModel, config: ProbeConfig) -> DataSet:
+def _blind(
+    model: WorldModel, config: ProbeConfig, memory: Memory
+) -> dict[int, dict[str, BlindRegression]]:
+    """The regressions that the model's training data teach, once per `memory`."""
     name = config.train or model.about.get("dataset")
     if not name:
         raise UserError("the checkpoint names no data set; give train=<data set>")
     try:
-        return DataSet(config.data_root, name, "train", check=False)
+        train = DataSet(config.data_root, name, "train", check=False)
+        own = (tuple(model.heads.telemetry), config.context, tuple(config.horizons), config.seed)
+        known = memory.setdefault((train.sha256, *own), {})
+        if not known:
+            for file, problem in train.verify().damaged.items():
+                raise UserError(f"{train.path / file} {problem}")
+            known |= fit_blind(train, *own)
     except UserError as error:
         raise UserError(
             f"{error} (from its training split the blind regression learns; the checkpoint was "
             f"trained on {model.about.get('dataset')}; train=<data set> takes another)"
         ) from None
+    return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ SIGN_FLOOR = 0.05
 def judge_telemetry(
     futures: Futures,
     telemetry: Sequence[str],
-    train: DataSet | None,
+    blind: Mapping[int, Mapping[str, BlindRegression]],
     horizons: Sequence[int],
     seed: int = 0,
 ) -> dict[str, dict[str, Any]]:
@@ -39,16 +39,15 @@ def judge_telemetry(
     Args:
         futures: what was imagined from n clips.
         telemetry: regressed names, in the order of `futures.context_telemetry`.
-        train: the training split, from which the regression learns; None without telemetry.
+        blind: the regressions of `fit_blind`, by horizon and name.
         horizons: rows after the context.
-        seed: of the regression's windows and of the bootstrap.
+        seed: of the bootstrap.
     """
     table: dict[str, dict[str, Any]] = {}
-    context = futures.context_telemetry.shape[1]
     for horizon in horizons:
         if horizon > futures.real.shape[1]:
             continue
-        fitted = _fit(train, telemetry, context, horizon, seed) if train else {}
+        fitted = blind.get(horizon, {})
         for name in (REWARD, *telemetry):
             true = futures.recorded[name][:, horizon - 1].astype(np.float64)
             found = {"model": futures.predicted[name][:, horizon - 1].astype(np.float64)}
@@ -120,12 +119,19 @@ def _correlation(found: NDArray, true: NDArray, seed: int) -> Estimate:
     return Estimate(point, float(interval.low), float(interval.high), len(true))
 
 
+def fit_blind(
+    train: DataSet, telemetry: Sequence[str], context: int, horizons: Sequence[int], seed: int
+) -> dict[int, dict[str, BlindRegression]]:
+    """A regression per horizon and target, from windows of `train` that no episode's start divides.
+
+    A horizon for which `train` has fewer than 100 such windows has none.
+    """
+    return {horizon: _fit(train, telemetry, context, horizon, seed) for horizon in horizons}
+
+
 def _fit(
     train: DataSet, telemetry: Sequence[str], context: int, horizon: int, seed: int
 ) -> dict[str, BlindRegression]:
-    """A regression per target at one horizon, from windows that no episode's start divides."""
-    if not telemetry:
-        return {}
     length = context + horizon
     sampler = WindowSampler(train.episodes, length, FIT_WINDOWS, seed)
     starts = sampler.indices(0)

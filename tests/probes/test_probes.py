@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -170,11 +171,28 @@ def test_what_clips_say_without_a_model_is_found_once(saved, root, tmp_path, mon
     model, memory = rssm.load_world_model(saved), {}
     first = run_probe("sharp_turn", model, config, tmp_path, "toy", memory)
     monkeypatch.setattr(bundle, "judge_baselines", None)
+    monkeypatch.setattr(bundle, "fit_blind", None)
     again = run_probe("sharp_turn", model, config, tmp_path, "toy", memory)
     assert to_plain(again.to_dict()) == to_plain(first.to_dict())  # a NaN differs from itself
     with pytest.raises(TypeError):  # other clips are not remembered
         fewer = dataclasses.replace(config, clips=3)
         run_probe("sharp_turn", model, fewer, tmp_path, "toy", memory)
+
+
+def test_a_damaged_training_set_teaches_nothing(saved, root, tmp_path, monkeypatch):
+    import rssm
+
+    shutil.copytree(root, tmp_path / "data")
+    shard = next((tmp_path / "data" / "D" / "train").glob("*.h5"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    monkeypatch.setitem(RULES, "sharp_turn", TURNS)
+    config = ProbeConfig(
+        context=20, horizon=20, horizons=(5,), data_root=str(tmp_path / "data"), clips=4, film=False
+    )
+    with pytest.raises(UserError, match=rf"{shard.name} is not what was written .* the blind"):
+        run_probe("sharp_turn", rssm.load_world_model(saved), config, tmp_path, "toy")
 
 
 def test_a_verdict_names_each_criterion():
