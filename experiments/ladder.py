@@ -302,11 +302,23 @@ def keep(
                 {"seed": seed, **{k: v for k, v in one.items() if isinstance(v, int | float)}}
                 for seed, one in trained.items()
             ],
+            "seconds": spent(runs, results),
             "clips": {p: r["clips"]["hash"] for p, r in results[min(results)].items()},
             "curves": first["curves"] if first else {},
             "passed": {p: r["passed"] for p, r in results[min(results)].items()},
         },
     )
+
+
+def spent(
+    runs: Mapping[int, Path], results: Mapping[int, Mapping[str, Mapping[str, Any]]]
+) -> dict[str, float] | None:
+    """Wall-clock seconds of a rung, over its seeds; None if one is older than the clock."""
+    trained = [read_json(path / "result.json").get("seconds") for path in runs.values()]
+    judged = [result.get("seconds") for found in results.values() for result in found.values()]
+    if None in (*trained, *judged):
+        return None
+    return {"training": sum(trained), "probes": sum(judged)}
 
 
 def main() -> None:
@@ -331,6 +343,7 @@ def main() -> None:
         rows.append([name, told["verdict"] or "", *(numbers.get(k, "") for k in COLUMNS)])
         line[f"{name}_verdict"] = told["verdict"]
         line[f"{name}_sharp_turn_ssim"] = numbers.get("sharp_turn_ssim")
+        line[f"{name}_seconds"] = sum((spent(runs, results) or {}).values()) or None
     cli.table(["rung", "verdict", *COLUMNS], rows)
     cli.finish(line)
 

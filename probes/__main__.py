@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,10 +93,13 @@ def judge(
     for name in probes:
         if config.clips is not None and config.clips > RULES[name].clips:
             print(f"{name}: {RULES[name].clips} clips at most, by its rule, not {config.clips}")
+        started = time.perf_counter()
         result = run_probe(name, model, config, directory, label, memory)
+        seconds = time.perf_counter() - started
         about = {"checkpoint": path.name, "checkpoint_sha256": content, "asked": asked(config)}
         about |= {f"trained_{key}": value for key, value in model.about.items()}
-        write_json(directory / f"{name}.json", about | result.to_dict())
+        told = about | {"seconds": seconds} | result.to_dict()
+        write_json(directory / f"{name}.json", told)
         show(result)
         if settings.record:
             keep(result, directory, settings, about)

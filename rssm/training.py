@@ -169,6 +169,7 @@ class Recorder(Callback):
         validate: makes a row of numbers from the module.
         say: prints a line for people.
         about: joins every checkpoint's provenance.
+        spent: seconds of the run before this process.
     """
 
     def __init__(
@@ -183,8 +184,10 @@ class Recorder(Callback):
         validate: Callable[[WorldModel], dict[str, float]],
         say: Callable[[dict[str, Any]], None],
         about: Mapping[str, Any],
+        spent: float = 0.0,
     ) -> None:
         self.run, self.passes, self.mirror = run, passes, mirror
+        self._began = time.perf_counter() - spent
         self.every, self.save_every, self.validate_every = every, save_every, validate_every
         self.validate, self.say, self.about = validate, say, dict(about)
 
@@ -204,14 +207,19 @@ class Recorder(Callback):
         if last or (self.save_every and update % self.save_every == 0):
             self.save(module)
 
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of the run, over all resumes; what a kill undid does not count."""
+        return time.perf_counter() - self._began
+
     def save(self, module: Training) -> None:
         """Write last.pt."""
         state = module.state()
         if module.global_rank == 0:
             path = self.run.checkpoints / "last.pt"
             about = self.about | {"updates": module.update}
-            rows = len(self.run.metrics())
-            checkpoint.save(path, module.model, about, state | {"rows": rows})
+            kept = {"rows": len(self.run.metrics()), "seconds": self.seconds}
+            checkpoint.save(path, module.model, about, state | kept)
 
     def _log(self, module: Training) -> None:
         now = time.perf_counter()

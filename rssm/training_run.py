@@ -166,8 +166,7 @@ def _train(
         model, config.loss, config.optimiser, config.seed, config.updates, config.data.passes,
         rejects=(run.path if run else Path(config.run_root)) / "nonfinite",
     )  # fmt: skip
-    if config.resume is not None:
-        _restore(training, run, config, display)
+    spent = _restore(training, run, config, display) if config.resume is not None else 0.0
     about = {"seed": config.seed, "dataset": config.data.dataset, "data_sha256": data.sha256}
     logger = config.logger if run else LoggerConfig()
     where = run.path if run else Path(config.run_root)
@@ -180,6 +179,7 @@ def _train(
             validate=validate,
             say=display.show,
             about=about,
+            spent=spent,
         )  # fmt: skip
         with display:
             started = training.update
@@ -206,6 +206,7 @@ def _train(
     checkpoint.save(final, model, about | {"updates": training.update})
     rows = [row for row in run.metrics() if "val/loss" in row]
     results = {"run": str(run.path), "updates": training.update, "checkpoint": str(final)}
+    results["seconds"] = recorder.seconds
     if rows:
         results |= {k.removeprefix("val/"): v for k, v in rows[-1].items() if k.startswith("val/")}
     run.write_json("result.json", results)
@@ -291,9 +292,12 @@ def _check_data(run: Run, config: TrainConfig, hashes: Mapping[str, str]) -> Non
             )
 
 
-def _restore(training: Training, run: Run, config: TrainConfig, display: Display) -> None:
-    """Go on from last.pt; from the start if the run was killed before it wrote one."""
-    path, rows = _last(run), 0
+def _restore(training: Training, run: Run, config: TrainConfig, display: Display) -> float:
+    """Go on from last.pt; from the start if the run was killed before it wrote one.
+
+    Returns the seconds that led there.
+    """
+    path, rows, seconds = _last(run), 0, 0.0
     if path.exists():
         content = checkpoint.load(path)
         if "training" not in content:
@@ -302,7 +306,7 @@ def _restore(training: Training, run: Run, config: TrainConfig, display: Display
         try:
             training.model.load_state_dict(weights)
             training.resume(content["training"])
-            rows = content["training"]["rows"]
+            rows, seconds = content["training"]["rows"], content["training"]["seconds"]
         except (LookupError, RuntimeError, TypeError) as error:
             raise UserError(f"{path} is of another configuration: {error}") from None
     if training.global_rank == 0:
@@ -311,3 +315,4 @@ def _restore(training: Training, run: Run, config: TrainConfig, display: Display
         if training.update < training.updates:
             run.discard("result.json")
     display.say(f"resuming after {training.update:,} updates")
+    return seconds

@@ -110,6 +110,17 @@ def test_what_never_began_is_removed(tmp_path, monkeypatch):
     assert not path.exists()
 
 
+def test_the_clock_counts_training_and_probes_over_seeds(tmp_path):
+    runs = {1: tmp_path / "a", 2: tmp_path / "b"}
+    for path in runs.values():
+        write_json(path / "result.json", {"seconds": 100.0})
+    judged = {"straight": {"seconds": 5.0}, "recovery": {"seconds": 7.0}}
+    told = ladder.spent(runs, {1: judged, 2: judged})
+    assert told == {"training": 200.0, "probes": 24.0}
+    write_json(runs[2] / "result.json", {})  # from before there was a clock
+    assert ladder.spent(runs, {1: judged, 2: judged}) is None
+
+
 RUNG = RungConfig("B", "A", "c", "h", Observable("sharp_turn", "ssim", 1))
 
 

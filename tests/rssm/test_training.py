@@ -101,6 +101,8 @@ def test_a_run_leaves_its_records(finished, root):
     world = rssm.load_world_model(path / "checkpoints" / "final.pt")
     assert world.about["updates"] == 6 and world.about["dataset"] == "D"
     assert world.heads.telemetry == ("speed", "steer") and world.heads.has_off
+    last = torch.load(path / "checkpoints" / "last.pt", weights_only=True)
+    assert 0 < last["training"]["seconds"] < read_json(path / "result.json")["seconds"]
 
 
 def test_the_same_seed_gives_the_same_weights(finished, root, tmp_path):
@@ -119,6 +121,7 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_p
     done = killed_and_resumed(root, tmp_path, moment)
     assert done.returncode == 0, done.stderr
     assert f"resuming after {moment // 2 * 2} updates" in done.stdout
+    assert read_json(tmp_path / "a" / "result.json")["seconds"] > 0
     final = "checkpoints/final.pt"
     assert equal(weights(path / final), weights(tmp_path / "a" / final))
     whole, resumed = (
