@@ -213,13 +213,14 @@ def _logs(noise: Noise, gates: Gates, effect: float, own: int, parent: int) -> N
     the ceiling, or not.
     """
     width = gates.primary.width
-    gain = noise.primary[own] + effect - noise.primary[parent]
+    gain = gates.primary.counted(noise.primary[own] + effect - noise.primary[parent])
     asked = [gain / width, (gates.effect - gain) / (width + gates.effect)]
     for guard in gates.guards:
-        values = noise.guards[guard.measure.name]
-        worse = values[own] - values[parent]
-        room = (-guard.measure.sign * guard.ceiling - values[own]) / guard.measure.width
-        margins = (guard.margin - worse) / (guard.measure.width + guard.margin)
+        measure = guard.measure
+        values = noise.guards[measure.name]
+        worse = measure.counted(values[own] - values[parent])
+        room = measure.counted(-measure.sign * guard.ceiling - values[own]) / measure.width
+        margins = (guard.margin - worse) / (measure.width + guard.margin)
         asked += [margins, -margins, room, -room]
     return np.log1p(np.clip(np.stack(asked, 1), -1, 1)[..., None] * BETS)
 

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from autoresearch.evidence import seeds_needed, seeds_of, share_of
 from common.records import check_name
 
@@ -120,15 +123,23 @@ class Measure:
         name: in the judged rows.
         sign: 1 if larger is better, -1 if smaller.
         width: the largest difference between two units that can occur.
+        cut: for a measure without bounds: a screen counts a difference larger than `width` as
+            `width`. What it proves is then about the mean of differences so cut, to which a rare
+            large one adds no more than that; seeds are compared by means of what was measured.
     """
 
     name: str
     sign: int = 1
     width: float = 1.0
+    cut: bool = False
 
     def __post_init__(self) -> None:
         _require(self.sign in (1, -1), f"sign is 1 or -1, not {self.sign}")
         _require(self.width > 0, f"width is above 0, not {self.width}")
+
+    def counted(self, differences: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Differences as a screen counts them."""
+        return np.clip(differences, -self.width, self.width) if self.cut else differences
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,11 @@ class Guard:
 
     def __post_init__(self) -> None:
         _require(self.margin > 0, f"margin is above 0, not {self.margin}")
+        _require(
+            not self.measure.cut or self.margin < self.measure.width,
+            f"a margin of {self.margin} would hold always: differences of {self.measure.name} are "
+            f"cut at {self.measure.width}",
+        )
 
 
 @dataclass(frozen=True)

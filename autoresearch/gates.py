@@ -74,15 +74,15 @@ def screen(own: Rows, parent: Rows, gates: Gates) -> Verdict:
     wanted. Only a win passes.
     """
     primary, units = gates.primary, list(own)
-    gain = primary.sign * _differences(own, parent, primary)
+    gain = primary.counted(primary.sign * _differences(own, parent, primary))
     evidence = e_process(scaled(gain, primary.width))
     against = e_process(scaled(gates.effect - gain, primary.width + gates.effect))
     guards, proved, harmed = {}, [], []
     for guard in gates.guards:
         measure = guard.measure
-        worse = -measure.sign * _differences(own, parent, measure)
+        worse = measure.counted(-measure.sign * _differences(own, parent, measure))
         level = np.array([own[unit][measure.name] for unit in units], np.float64)
-        room = measure.sign * (level - guard.ceiling)
+        room = measure.counted(measure.sign * (level - guard.ceiling))
         held = [
             ("margin", guard.margin - worse, measure.width + guard.margin),
             ("ceiling", room, measure.width),

@@ -101,6 +101,19 @@ class TestScreen:
         assert screen(own, parent, gates)["outcome"] == "win"
         assert screen(parent, own, gates)["outcome"] == "futile"
 
+    def test_a_measure_without_bounds_counts_up_to_its_width(self):
+        gain = self.rng.normal(0.3, 0.5, 200)
+        gain[0] = -40.0  # one clip that went wrong
+        free = Gates(Measure("progress", 1, 2.0), effect=0.05, cap=200)
+        with pytest.raises(ValueError, match="beyond the stated range"):
+            screen(rows(self.parent + gain), rows(self.parent), free)
+        cut = Gates(Measure("progress", 1, 2.0, cut=True), effect=0.05, cap=200)
+        told = screen(rows(self.parent + gain), rows(self.parent), cut)
+        assert told["outcome"] == "win"
+        assert told["gain"]["mean"] == pytest.approx(np.clip(gain, -2, 2).mean())
+        with pytest.raises(ValueError, match="would hold always"):
+            Guard(Measure("off", -1, 0.1, cut=True), 0.1, 0.3)
+
     def test_identical_checkpoints_almost_never_win(self):
         wins, rng = 0, np.random.default_rng(1)
         gates = Gates(PROGRESS, effect=0.05, cap=100)
