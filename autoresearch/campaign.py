@@ -112,6 +112,9 @@ class Campaign:
         if self._over and stage != "final":
             return str(self.state.ended)
         if self._over:
+            step = final_step(self.config, self.state, self.load)
+            if isinstance(step, Stop):  # looking again is nothing that happened
+                return step.reason
             self._take_up()
         while True:
             over = self.state.ended is not None

@@ -19,12 +19,19 @@ from common import markdown
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#666666")
 """Okabe and Ito's, which the colour-blind can tell apart."""
+LABEL = 13.0
+"""Height of a line of text in a picture."""
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;
 color:#222}table{border-collapse:collapse;width:100%;margin:1rem 0;font-size:14px}
 th,td{text-align:left;vertical-align:top;padding:.3rem .6rem;border-bottom:1px solid #ddd}
 th{border-bottom:2px solid #888}tr.promoted td{background:#e6f4ea}svg{max-width:100%;height:auto}
 code{background:#f3f3f3;padding:0 .2rem}"""
 
+CAVEAT = (
+    "Hypotheses, each with what was predicted of a native quantity and what was found, whatever "
+    "became of the candidate. What was found by units of one training seed is true of that "
+    "checkpoint; another seed may say otherwise"
+)
 GATES = ("generation", "candidate", "change", "ended at", "gain", "evidence", "because")
 HYPOTHESES = ("candidate", "hypothesis", "predicted", "found", "verdict")
 COST = (
@@ -53,8 +60,7 @@ def section(summary: Summary, place: str) -> str:
         f"![lineage]({place}/lineage.svg)",
         f"![evidence]({place}/evidence.svg)",
         markdown.table([*GATES], gate_rows(summary)),
-        "Hypotheses, each with what was predicted of a native quantity and what was found, "
-        "whatever became of the candidate:",
+        f"{CAVEAT}:",
         # What a proposer wrote is text, whatever it looks like.
         markdown.table(
             [*HYPOTHESES],
@@ -126,6 +132,7 @@ def page(summary: Summary) -> str:
             "<h2>Gates</h2>",
             _html_table(GATES, gate_rows(summary), promoted),
             "<h2>Hypotheses</h2>",
+            f"<p>{CAVEAT}.</p>",
             _html_table(HYPOTHESES, hypothesis_rows(summary), promoted),
             "<h2>Cost</h2>",
             _html_table(("", ""), cost_rows(summary)),
@@ -140,11 +147,20 @@ def gate_rows(summary: Summary) -> list[list[str]]:
     rows = []
     for number, _, candidate in summary.candidates:
         _, _, _, gain, proof, _, _ = display.row(candidate)
+        gain += over(candidate)
         why = "; ".join(candidate.judged.get(candidate.last_gate, {}).get("reasons", ()))
         rows.append(
             [str(number), candidate.id, candidate.change, outcome(candidate), gain, proof, why]
         )
     return rows
+
+
+def over(candidate: Candidate) -> str:
+    """Of how many seeds or units a candidate's gain is the mean, as the end of a sentence."""
+    for gate, units in (("G4", "seed"), ("G3", "unit")):
+        if gain := candidate.judged.get(gate, {}).get("gain"):
+            return f" over {_count(gain['n'], units)}"
+    return ""
 
 
 def hypothesis_rows(summary: Summary) -> list[list[str]]:
@@ -194,22 +210,30 @@ def evidence(summary: Summary) -> str:
         marks.append(_text(left - 6, y(log) + 4, label, anchor="end"))
     at = math.log10(gates.win)
     marks.append(_line(left, y(at), width - right, y(at), "#222", dashed=True))
-    marks.append(_text(left + 6, y(at) - 5, f"win at {gates.win:g}, if every guard holds too"))
     middle = (left + width - right) / 2
-    marks.append(_text(middle, height - 6, "evidence of a gain, by tracks driven", "middle"))
+    told = f"evidence of a gain, by units; dashed: a win at {gates.win:g}, if every guard holds too"
+    marks.append(_text(middle, height - 6, told, "middle"))
     for unit in sorted({0, units // 2, units}):
         marks.append(_text(x(unit), height - bottom + 14, str(unit), "middle"))
-    taken: list[float] = []
+    ends: dict[float, list[tuple[float, str, str]]] = {}
     for place, (name, curve) in enumerate(curves.items()):
         colour = COLOURS[place % len(COLOURS)]
-        points = [(x(0), y(0.0))]
-        points += [(x(i + 1), y(math.log10(max(e, 1e-6)))) for i, e in enumerate(curve)]
+        logs = [0.0, *(math.log10(max(e, 1e-6)) for e in curve)]
+        # A curve that leaves the picture ends there: a line along its edge would be no evidence.
+        beyond = next((i for i, log in enumerate(logs) if log > high), None)
+        if beyond is not None:
+            logs, name = logs[: beyond + 1], f"{name}, at last {curve[-1]:.0e}"
+        points = [(x(i), y(log)) for i, log in enumerate(logs)]
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
         marks.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
         )
-        label = _free(points[-1][1], taken)
-        marks.append(_text(points[-1][0] + 6, label + 4, name, colour=colour))
+        ends.setdefault(points[-1][0], []).append((points[-1][1], name, colour))
+    for px, labels in ends.items():
+        labels.sort()
+        heights = _apart([wanted for wanted, _, _ in labels], top, height - bottom)
+        for at, (_, name, colour) in zip(heights, labels, strict=True):
+            marks.append(_text(px + 6, at + 4, name, colour=colour))
     if not curves:
         marks.append(_text(middle, height / 2, "no candidate was screened", "middle"))
     return _svg(width, height, marks)
@@ -219,7 +243,7 @@ def lineage(summary: Summary) -> str:
     """SVG: who descends from whom, a column per generation; promoted ones are filled."""
     generations = summary.state.generations
     deepest = max([len(g.candidates) for g in generations], default=0)
-    box, gap, row = 200, 60, 46
+    box, gap, row = 216, 60, 46
     width = 20 + (box + gap) * (len(generations) + 1)
     height = max(70, 30 + row * max(deepest, 1))
     places: dict[str, tuple[float, float]] = {BASE: (10, height / 2)}
@@ -310,7 +334,8 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dashed: bool 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = "#222") -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" stroke="#ffffff" '
+        'stroke-width="3" paint-order="stroke" stroke-opacity="0.8">'
         f"{html.escape(text)}</text>"
     )
 
@@ -324,18 +349,23 @@ def _box(x: float, y: float, width: float, first: str, second: str, fill: str) -
     return "".join(lines)
 
 
-def _free(wanted: float, taken: list[float], apart: float = 13.0) -> float:
-    """A height near `wanted` at which no label is yet; takes it."""
-    for distance in range(200):
-        for place in (wanted + distance, wanted - distance):
-            if all(abs(place - other) >= apart for other in taken):
-                taken.append(place)
-                return place
-    return wanted
+def _apart(wanted: Sequence[float], low: float, high: float) -> list[float]:
+    """Heights near the `wanted` ones, which ascend, a line of text apart and up to `high`."""
+    places: list[float] = []
+    for height in wanted:
+        places.append(max(height, places[-1] + LABEL) if places else max(height, low))
+    for index in reversed(range(len(places))):
+        most = places[index + 1] - LABEL if index + 1 < len(places) else high
+        places[index] = min(places[index], most)
+    return places
 
 
-def _short(text: str, most: int = 30) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def _short(change: str, most: int = 28) -> str:
+    """A change that fits into a box: without the groups of its keys where it is too long."""
+    if len(change) > most:
+        pairs = (part.partition("=") for part in change.split(", "))
+        change = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
+    return change if len(change) <= most else f"{change[: most - 3]}..."
 
 
 def documents(summary: Summary) -> Mapping[str, str]:

@@ -324,8 +324,8 @@ class TestFinal:
             if row.kind == "claimed" and "seed" in row.data["task"]
         }
         assert len(used) == len(earlier) + 5
-        again, repeated = toys.run(better, "final")
-        assert again == reason and len(repeated.runs) == len(state.runs)
+        again, _ = toys.run(better, "final")
+        assert again == reason and ledger_of(better)[len(rows) :] == []
         verify(tmp_path / "toy")
 
     def test_it_ends_the_search_for_good(self, better):
@@ -358,8 +358,10 @@ class TestFinal:
         proposer = toys.transcript(tmp_path / "t.jsonl", {"skill": 0.1})
         config = toys.config(tmp_path, gates=QUICK, proposer=proposer, budgets={"generations": 1})
         toys.run(config)
+        rows = ledger_of(config)
         reason, state = toys.run(config, "final")
         assert reason.startswith("nothing was promoted") and state.opened is None
+        assert ledger_of(config) == rows
 
     def test_a_winner_that_fails_on_a_fresh_seed_has_not_held_up(self, better, tmp_path):
         toys.run(better)

@@ -1,6 +1,8 @@
 """What is kept of a campaign, and the documents made of it."""
 
 import dataclasses
+import shutil
+import subprocess
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +16,8 @@ from autoresearch.verify import verify
 from common.errors import UserError
 from tests.autoresearch import toys
 from tests.autoresearch.test_campaign import QUICK
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def campaign(root, name="toy"):
@@ -42,6 +46,8 @@ def test_the_section_tells_all_of_it(done):
     text = report.section(summarize(done), "experiments/campaigns/toy")
     assert "3 candidates in 1 generation by the proposer transcript" in text
     assert "Promoted: g001_c01 (skill=0.7), gain +0.2" in text
+    gains = [line.split("|")[5] for line in text.splitlines() if line.startswith("| 1 | g001")]
+    assert [gain.split(" over ")[1:] for gain in gains] == [["1 seed "], [], ["200 units "]]
     assert "Final: g001_c01 held up" in text
     assert "| g001_c02 | crash=3 | G1 crash |  |  | crash: it went wrong |" in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; \\| promote this" in text
@@ -54,6 +60,40 @@ def test_the_page_shows_text_as_text(done):
     assert "<script>" not in page and "&lt;script&gt;" in page
     assert page.count('<tr class="promoted">') == 2
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # nothing from elsewhere
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_shows_the_page_and_runs_nothing(done, tmp_path):
+    """What a proposer wrote would change the title, if any of it were run."""
+    text = report.page(summarize(done)).replace("alert(1)", "document.title=1")
+    (tmp_path / "index.html").write_text(text)
+    shown = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "index.html").as_uri()],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    assert "<title>Campaign toy</title>" in shown
+    assert shown.count("<svg ") == 2 and shown.count("<table>") == 3
+    assert "&lt;script&gt;document.title=1" in shown
+
+
+def test_labels_keep_apart_and_inside():
+    assert report._apart([1, 2, 3, 90, 99, 100], 0, 100) == [1, 14, 27, 74, 87, 100]
+    assert report._apart([-5], 0, 100) == [0] and report._apart([], 0, 1) == []
+
+
+def test_a_long_change_loses_the_groups_of_its_keys():
+    assert report._short("reward.off_track=-3.0") == "reward.off_track=-3.0"
+    assert report._short("ppo.network.log_std_fade=0.56") == "log_std_fade=0.56"
+    assert len(report._short("a.b=" + 40 * "1")) == 28
+
+
+def test_evidence_beyond_the_picture_ends_at_its_edge(done):
+    summary = summarize(done)
+    candidate = summary.state.candidates["g001_c01"]
+    candidate.judged["G3"]["e_curve"] = [10.0**k for k in range(20)]
+    drawn = report.evidence(summary)
+    assert "g001_c01, at last 1e+19" in drawn
 
 
 def test_pictures_are_well_formed_and_the_same_each_time(done):
