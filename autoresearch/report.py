@@ -53,7 +53,7 @@ def section(summary: Summary, place: str) -> str:
     parts = [
         f"## Campaign {name}",
         f"`{summary.command}`, begun {summary.began}, code "
-        f"{summary.code[:10]}; taken up again {_times(summary.state.resumes)}. As a page: "
+        f"{summary.code[:10]}; {_resumed(summary.state.resumes)}. As a page: "
         f"[{place}/index.html]({place}/index.html). Every decision can be taken again: "
         f"`python -m autoresearch verify directory={place}`.",
         _told(summary),
@@ -122,8 +122,8 @@ def page(summary: Summary) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{STYLE}</style>",
             f"<h1>Campaign {name}</h1>",
-            f"<p>Begun {summary.began}, code <code>{summary.code[:10]}</code>, taken up again "
-            f"{_times(summary.state.resumes)}.</p>",
+            f"<p>Begun {summary.began}, code <code>{summary.code[:10]}</code>, "
+            f"{_resumed(summary.state.resumes)}.</p>",
             f"<p>{html.escape(_told(summary))}</p>",
             "<h2>Lineage</h2>",
             lineage(summary),
@@ -302,8 +302,9 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _times(number: int) -> str:
-    return {0: "never", 1: "once"}.get(number, f"{number} times")
+def _resumed(times: int) -> str:
+    told = {0: "never interrupted", 1: "taken up again once"}
+    return told.get(times, f"taken up again {times} times")
 
 
 def _html_table(
