@@ -108,12 +108,15 @@ def test_the_documents_of_a_tree(tmp_path):
     (tmp_path / "README.md").write_text("<!-- facts:begin --><!-- facts:end -->")
     records = tmp_path / "records"
     records.mkdir()
-    assert {path.name for path in documents(tmp_path, records)} == {"README.md", "REPORT.md"}
+    assert {path.name for path in documents(tmp_path, records, tmp_path / "none")} == {
+        "README.md",
+        "REPORT.md",
+    }
     prose = tmp_path / "docs" / "ppo.md"
     prose.parent.mkdir()
     prose.write_text("Why: <!-- ablations:begin --><!-- ablations:end --> so.")
-    assert "Not run yet" in documents(tmp_path, records)[prose]
+    assert "Not run yet" in documents(tmp_path, records, tmp_path / "none")[prose]
     write_ablations(records)
-    assert "| the colour | 0.725 [" in documents(tmp_path, records)[prose]
+    assert "| the colour | 0.725 [" in documents(tmp_path, records, tmp_path / "none")[prose]
     prose.write_text("no marks, nothing to fill")
-    assert prose not in documents(tmp_path, records)
+    assert prose not in documents(tmp_path, records, tmp_path / "none")
