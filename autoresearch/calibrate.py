@@ -241,7 +241,7 @@ def _claim(
     own: list[dict[str, dict[str, float]]] = []
     parent: list[dict[str, dict[str, float]]] = []
     while True:
-        pair = rng.integers(runs, size=2)
+        pair = rng.choice(runs, 2, replace=False)  # a run does not compete with itself
         for rows, run, shift in ((own, pair[0], effect), (parent, pair[1], 0.0)):
             level = noise.primary[run, tracks].mean() + shift
             row = {gates.primary.name: gates.primary.sign * level}
