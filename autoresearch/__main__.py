@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -241,7 +242,7 @@ def calibrate(words: Sequence[str]) -> None:
     cli.finish(
         {
             "sd_over_seeds": found["sd_over_seeds"],
-            "best_of_three": other[0]["promoted"]["mean"],
+            "best_of_three": other[effects.index(0)]["promoted"]["mean"] if null else None,
             "false_promotion": null["promoted"]["mean"] if null else None,
             "power": strongest["promoted"]["mean"],
         }
@@ -326,5 +327,16 @@ def _indented(text: str) -> str:
     return "\n".join(f"      {line}" for line in text.splitlines())
 
 
+def listen() -> None:
+    """Leave by an exception when told to end, so that what runs is ended on the way out."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, leave)
+
+
 if __name__ == "__main__":
+    listen()
     cli.run_main(main)

@@ -34,12 +34,14 @@ from autoresearch.plan import (
 )
 from autoresearch.proposal import combined, digest, objections
 from autoresearch.proposers import Brief, Exhausted, Proposer, Trial, make_proposer
-from autoresearch.state import BASE, LOST, RunState, State
+from autoresearch.state import BASE, INTERRUPTED, LOST, RunState, State
 from common import cli, schema
 from common.errors import EXIT_USER_ERROR, ConfigError, UserError
 from common.files import to_plain
 from common.runs import code_state
 
+RULERS = {"train": "code", "judge": "evaluator"}
+"""Of an artifact of each kind, the hash that all of a campaign's have to share."""
 Stage = Literal["propose", "judge", "promote", "all", "final"]
 
 LEDGER = "ledger.jsonl"
@@ -201,9 +203,10 @@ class Campaign:
             try:
                 artifact = self.harness.collect(run)
             except Unusable:
-                self._failed(run, LOST, "its process ended with the campaign's", 0.0)
+                told = "its process ended with the campaign's"
+                self._failed(run, INTERRUPTED, told, self.harness.seconds(run))
             else:
-                self._finished(run, artifact, 0.0)
+                self._finished(run, artifact, self.harness.seconds(run))
 
     def perform(self, tasks: list[dict[str, Any]], limited: bool = True) -> str | None:
         """Run tasks, `jobs` at a time; returns why the campaign has to end, if it is `limited` by
@@ -271,7 +274,7 @@ class Campaign:
         self._write("finished", data | {"artifact": self.harness.keep(artifact)})
 
     def _failed(self, run: RunState, reason: str, detail: str, seconds: float) -> None:
-        if reason == LOST and self.executor.forgets:
+        if reason in (LOST, INTERRUPTED) and self.executor.forgets:
             ticks = run.task.get("budget", 0)  # nobody knows how far it came: it counts in full
         else:
             ticks = self._newly_spent(run, self.harness.ticks(run))
@@ -281,27 +284,27 @@ class Campaign:
 
     def _newly_spent(self, run: RunState, total: int) -> int:
         """What the last attempt added to the `total` ticks in its run directory."""
-        kept = [a for a in run.attempts if not (a.reason == LOST and self.executor.forgets)]
+        gone = (LOST, INTERRUPTED) if self.executor.forgets else ()
+        kept = [attempt for attempt in run.attempts if attempt.reason not in gone]
         return max(total - sum(attempt.ticks for attempt in kept), 0)
 
     def _check_ruler(self, run: RunState, artifact: Artifact) -> None:
         """Stop a campaign whose runs are no longer made or measured by the same code."""
-        if artifact["kind"] == "train" and artifact["code"] != self.state.campaign["code"]:
-            raise UserError(
-                f"{run.id} was trained by other code than the campaign's: the source changed while "
-                "it ran; restore it and resume"
-            )
-        if artifact["kind"] == "judge":
-            hashes = {
-                self.load(other.artifact)["evaluator"]
-                for other in self.state.runs.values()
-                if other.finished and other.task["kind"] == "judge"
+        kind = artifact["kind"]
+        ruler = RULERS[kind]
+        hashes = {
+            self.load(other.artifact)[ruler]
+            for other in self.state.runs.values()
+            if other.finished and other.task["kind"] == kind
+        }
+        if hashes - {artifact[ruler]}:
+            told = {
+                "train": "trained by other code than the runs before it: they would not compare; "
+                "restore the code and resume",
+                "judge": "judged by another evaluator than the runs before it: numbers of two "
+                "rulers do not compare; restore the evaluator and resume",
             }
-            if hashes - {artifact["evaluator"]}:
-                raise UserError(
-                    f"{run.id} was judged by another evaluator than the runs before it: numbers "
-                    "of two rulers do not compare; restore the evaluator and resume"
-                )
+            raise UserError(f"{run.id} was {told[kind]}")
 
     def _ask(self) -> None:
         """Get one proposal and let G0 decide on it."""

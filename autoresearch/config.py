@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,10 @@ FORBIDDEN = (
     *("display", "video", "logger", "experiment", "evaluation", "checkpoint_every", "hydra"),
 )
 """Top-level keys that are never searched: seeds, evaluation, and what changes no result."""
+
+
+FIELD = re.compile(r"\{(\w+)\}")
+"""A word in braces, which a command has filled in."""
 
 
 def _require(condition: bool, message: str) -> None:
@@ -60,8 +68,9 @@ class Range:
             return None if fits else f"{value!r} is not one of {told}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"{value!r} is not a number"
-        if not math.isfinite(value) or not self.low <= value <= self.high:
-            return f"{value} is not in {self.low:g} to {self.high:g}"
+        if not self.low <= value <= self.high:  # neither is NaN
+            told = "a number that large" if abs(value) > 1e15 else value
+            return f"{told} is not in {self.low:g} to {self.high:g}"
         if self.integer and value != int(value):
             return f"{value} is not a whole number"
         return None
@@ -113,6 +122,33 @@ class Commands:
     ticks: str = "ticks"
     screens: str = "diagnostics/"
     measures: tuple[str, ...] = ("episode/", "action/", "ppo/", "diagnostics/")
+
+    def __post_init__(self) -> None:
+        judged = ("run", "root", "name", "into", "first", "count", "units")
+        self._check("train", self.train, ("root", "name", "seed", "budget"),
+                    [("name",), ("seed",), ("budget",)])  # fmt: skip
+        self._check("resume", self.resume, ("run",), [("run",)] if self.resume else [])
+        self._check("judge", self.judge, judged, [("run",)])
+        self._check("sealed", self.sealed, judged, [])
+        units = set(FIELD.findall(" ".join(self.judge)))
+        _require(
+            "units" in units or {"first", "count"} <= units,
+            "judge is not told which units: it needs {units}, or {first} and {count}",
+        )
+
+    def _check(
+        self, name: str, words: Sequence[str], known: Sequence[str], needed: Sequence[Sequence[str]]
+    ) -> None:
+        _require(bool(words) or not needed, f"{name} is empty")
+        found = FIELD.findall(" ".join(words))
+        for one in found:
+            _require(
+                one in known,
+                f"{name}: {{{one}}} cannot be filled in; there are "
+                + ", ".join(f"{{{field}}}" for field in known),
+            )
+        for (one,) in needed:
+            _require(one in found, f"{name} needs {{{one}}}: without it every run would be alike")
 
 
 @dataclass(frozen=True)
@@ -221,9 +257,16 @@ class Gates:
             _require(0 < share < 1, f"halving has shares between 0 and 1, not {share}")
         _require(list(self.halving) == sorted(set(self.halving)), "halving grows")
         _require(self.eta >= 2, f"eta is at least 2, not {self.eta}")
-        for name in ("rung_units", "batch", "cap", "finalists", "seed_units"):
+        limits = {
+            "rung_units": 1000,
+            "batch": 5000,
+            "cap": 5000,
+            "finalists": 99,
+            "seed_units": 4000,
+        }
+        for name, most in limits.items():  # of a generation's 10,000 units, none is used twice
             value = getattr(self, name)
-            _require(1 <= value <= 5000, f"{name} is 1 to 5000, not {value}")
+            _require(1 <= value <= most, f"{name} is 1 to {most}, not {value}")
         for name in ("win", "stop", "proof"):
             value = getattr(self, name)
             _require(value > 1, f"{name} is above 1, not {value}")
@@ -310,7 +353,15 @@ class Endpoint:
     max_tokens: int = 600
 
     def __post_init__(self) -> None:
-        _require(self.url.startswith(("http://", "https://")), f"url is http(s), not {self.url!r}")
+        try:
+            parts = urlsplit(self.url)
+            whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            whole = False
+        _require(
+            whole and self.url.isascii() and self.url.isprintable() and " " not in self.url,
+            f"url is http(s)://host[:port]/..., not {self.url!r}",
+        )
         _require(0 < self.timeout <= 3600, f"timeout is above 0 s, not {self.timeout}")
         _require(1 <= self.max_tokens <= 100_000, f"max_tokens is at least 1: {self.max_tokens}")
 
@@ -404,7 +455,16 @@ class CampaignConfig:
     root: str = "runs/autoresearch"
 
     def __post_init__(self) -> None:
+        for name, value in _floats(self, ""):
+            _require(math.isfinite(value), f"{name} is a finite number, not {value}")
         _require(self.budget >= 1, f"budget is at least 1, not {self.budget}")
+        try:
+            self.gates.claim(self.budgets.generations)
+        except ValueError as error:
+            raise ValueError(
+                f"budgets.generations={self.budgets.generations} is more than the error budget "
+                f"lasts for: {error}"
+            ) from None
         check_name(self.name, "a campaign's name")
         _require(
             self.final.first + self.final.units <= self.first_unit,
@@ -424,3 +484,18 @@ class CampaignConfig:
             not self.metrics or self.gates.primary.name in self.metrics,
             f"metrics holds the primary, {self.gates.primary.name}",
         )
+
+
+def _floats(value: Any, name: str) -> Iterator[tuple[str, float]]:
+    """Every float of nested settings, by dotted name."""
+    if isinstance(value, float):
+        yield name, value
+    elif dataclasses.is_dataclass(value):
+        for one in dataclasses.fields(value):
+            yield from _floats(getattr(value, one.name), f"{name}.{one.name}".lstrip("."))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _floats(item, f"{name}.{key}")
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _floats(item, f"{name}[{index}]")

@@ -130,9 +130,10 @@ class LocalExecutor:
                 if (code := process.poll()) is not None:
                     # What it started may have outlived it.
                     end_group(process.pid, 0.0)
+                    end_attempt(token, 0.0)
                     ended.append(Ended(token, code, False, seconds))
                 elif seconds > job.timeout:
-                    self._end(process)
+                    self._end(token, process)
                     ended.append(Ended(token, process.returncode, True, time.monotonic() - began))
             if ended:
                 for one in ended:
@@ -142,11 +143,11 @@ class LocalExecutor:
         return []
 
     def stop(self) -> None:
-        for _, process, _ in self._running.values():
-            self._end(process)
+        for token, (_, process, _) in self._running.items():
+            self._end(token, process)
         self._running.clear()
 
-    def _end(self, process: subprocess.Popen) -> None:
+    def _end(self, token: str, process: subprocess.Popen) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -154,6 +155,7 @@ class LocalExecutor:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        end_attempt(token, 0.0)
 
 
 def end_group(group: int, grace: float) -> None:
@@ -169,7 +171,8 @@ def end_group(group: int, grace: float) -> None:
 
 
 def end_attempt(token: str, grace: float) -> None:
-    """End what outlived the campaign that started it, and wait until it is gone.
+    """End what outlived the campaign, or the process, that started it, in whatever group it is
+    now, and wait until it is gone.
 
     Found by its environment in Linux's /proc; elsewhere a process that goes on keeps its run's
     lock, and the next attempt says so.

@@ -72,11 +72,13 @@ def screen(own: Rows, parent: Rows, gates: Gates) -> Verdict:
     `outcome` is win, futile (proved to gain less than gates.effect), harm (a guard proved to be
     beyond its margin or ceiling), cap (the last unit was reached) or None, if more units are
     wanted. Only a win passes.
+
+    Raises `ValueError` for a difference beyond the range that a measure states.
     """
     primary, units = gates.primary, list(own)
     gain = primary.counted(primary.sign * _differences(own, parent, primary))
-    evidence = e_process(scaled(gain, primary.width))
-    against = e_process(scaled(gates.effect - gain, primary.width + gates.effect))
+    evidence = _evidence(primary, gain, primary.width)
+    against = _evidence(primary, gates.effect - gain, primary.width + gates.effect)
     guards, proved, harmed = {}, [], []
     for guard in gates.guards:
         measure = guard.measure
@@ -89,8 +91,8 @@ def screen(own: Rows, parent: Rows, gates: Gates) -> Verdict:
         ]
         told: dict[str, Any] = {"difference": float(np.mean(worse)), "mean": float(level.mean())}
         for name, values, width in held:
-            holds = float(e_process(scaled(values, width))[-1])
-            breaks = float(e_process(scaled(-values, width))[-1])
+            holds = float(_evidence(measure, values, width)[-1])
+            breaks = float(_evidence(measure, -values, width)[-1])
             told |= {f"{name}_holds": holds, f"{name}_breaks": breaks}
             proved.append(holds >= gates.proof)
             if breaks >= gates.stop:
@@ -222,6 +224,13 @@ def mechanism(
         "change": change.to_dict(),
         "by": by,
     }
+
+
+def _evidence(measure: Measure, values: np.ndarray, width: float) -> np.ndarray:
+    try:
+        return e_process(scaled(values, width))
+    except ValueError as error:
+        raise ValueError(f"{measure.name}: {error}") from None
 
 
 def _differences(own: Rows, parent: Rows, measure: Measure) -> np.ndarray:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoresearch.config import CampaignConfig
+from autoresearch.config import FIELD, CampaignConfig
 from autoresearch.executor import RUNS, Job
 from autoresearch.proposal import as_arguments, digest
 from autoresearch.state import RunState, State
@@ -29,6 +31,13 @@ Artifact = dict[str, Any]
 judgement its rows by unit."""
 
 Task = dict[str, Any]
+
+DAMAGE = (UserError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+DAMAGE += (RecursionError,)
+"""What files of untrusted make can raise where they are not as expected."""
+
+TAIL = 1 << 16
+"""Bytes of a log's end in which its last line is looked for."""
 
 OWN = ("name", "run_root", "resume")
 """Settings of a run that say where it lies, not what it computes."""
@@ -122,8 +131,8 @@ class Harness:
             if run.task["kind"] == "train":
                 return self._trained(self.place(run))
             return self._judged(self.place(run), run.task)
-        except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise Unusable(str(error)) from None
+        except DAMAGE as error:
+            raise Unusable(str(error) or type(error).__name__) from None
 
     def ticks(self, run: RunState) -> int:
         """What a training run has spent of its budget so far; 0 where nothing tells."""
@@ -133,8 +142,16 @@ class Harness:
         try:
             rows = Run.open(self.place(run)).metrics()
             return max((int(row[name]) for row in rows if row.get(name) is not None), default=0)
-        except (UserError, TypeError, ValueError):
+        except DAMAGE:
             return 0
+
+    def seconds(self, run: RunState) -> float:
+        """How long the last attempt lived, where nobody was there to see it end: until it last
+        wrote something; 0 where it never did."""
+        began = run.last.began
+        signs = [self.log(run), *self.place(run).glob("*.jsonl")]
+        ended = max((path.stat().st_mtime for path in signs if path.is_file()), default=began)
+        return min(max(ended - began, 0.0), self.config.budgets.timeout)
 
     def keep(self, artifact: Artifact) -> str:
         """Write an artifact under its hash; returns that."""
@@ -148,8 +165,11 @@ class Harness:
         path = self.artifacts / f"{name}.json"
         try:
             content = path.read_bytes()
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such artifact, though the ledger names it") from None
+        except OSError as error:
+            told = error.strerror or error
+            raise UserError(
+                f"{path}: no such artifact, though the ledger names it ({told})"
+            ) from None
         if hashlib.sha256(content).hexdigest() != name:
             raise UserError(f"{path} was changed: its content does not have the hash of its name")
         return json.loads(content)
@@ -157,19 +177,16 @@ class Harness:
     def complaint(self, run: RunState) -> str:
         """The last line that the processes of a run printed."""
         try:
-            text = self.log(run).read_text(encoding="utf-8", errors="replace")
+            with open(self.log(run), "rb") as file:
+                file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
+                text = file.read().decode(errors="replace")
         except FileNotFoundError:
             return "it printed nothing"
         lines = text.strip().splitlines()
         return lines[-1][:300] if lines else "it printed nothing"
 
     def _filled(self, words: Sequence[str], **values: Any) -> list[str]:
-        try:
-            return [word.format_map({k: str(v) for k, v in values.items()}) for word in words]
-        except (KeyError, ValueError, IndexError) as error:
-            raise UserError(
-                f"commands: {error} cannot be filled in; there are {', '.join(values)}"
-            ) from None
+        return [FIELD.sub(lambda found: str(values[found[1]]), word) for word in words]
 
     def _trained(self, place: Path) -> Artifact:
         commands, run = self.config.commands, Run.open(place)
@@ -201,7 +218,12 @@ class Harness:
         content = read_json(place / reading.file)
         first, count = task["first"], task["count"]
         if reading.rows:
-            rows = {str(row[reading.unit]): dict(row) for row in content[reading.rows]}
+            rows = {}
+            for row in content[reading.rows]:
+                unit = str(row[reading.unit])
+                if unit in rows:
+                    raise Unusable(f"{reading.file} has unit {unit} twice")
+                rows[unit] = dict(row)
         else:
             columns = content[reading.columns]
             rows = {
@@ -217,11 +239,28 @@ class Harness:
         for unit in wanted:
             for name in (primary, *guards):
                 value = rows[unit].get(name)
-                if isinstance(value, bool) or not isinstance(value, int | float):
-                    raise Unusable(f"{name} of unit {unit} is {value!r}, not a number")
+                if not _number(value):
+                    raise Unusable(f"{name} of unit {unit} is {value!r:.40}, not a finite number")
         names = dict.fromkeys((primary, *guards, *self.config.metrics))
+        for unit in wanted:
+            for name in names:
+                value = rows[unit].get(name)
+                if not (value is None or _number(value) or _nan(value)):
+                    raise Unusable(f"{name} of unit {unit} is {value!r:.40}, not a number")
+        if not isinstance(content.get("evaluator"), str | None):
+            raise Unusable(f"{reading.file}: evaluator is a hash, not {content['evaluator']!r:.40}")
         return {
             "kind": "judge",
             "evaluator": content.get("evaluator"),
             "rows": {unit: {name: rows[unit].get(name) for name in names} for unit in wanted},
         }
+
+
+def _number(value: Any) -> bool:
+    """A finite number that fits into a float; raises `OverflowError` for one that does not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _nan(value: Any) -> bool:
+    """Not measured, as some write it."""
+    return isinstance(value, float) and math.isnan(value)

@@ -48,7 +48,7 @@ class Row:
 
     Attributes:
         number: from 0 on, without gaps.
-        time: UTC, for people; no decision looks at it.
+        time: UTC; tells people when, and how long an attempt lived whose end nobody saw.
         kind: among KINDS.
         data: what happened.
         before: hash of the row before.
@@ -177,4 +177,6 @@ def _row(path: Path, number: int, line: bytes) -> Row:
         raise UserError(
             f"{path} line {number + 1} was changed: its hash is not that of its content"
         )
+    if row.kind not in KINDS:
+        raise UserError(f"{path} line {number + 1}: unknown kind of row, {row.kind!r}")
     return row

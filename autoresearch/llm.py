@@ -8,12 +8,15 @@ G0 takes only keys and values inside the campaign's space.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import re
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from autoresearch.config import CampaignConfig, Range
@@ -117,33 +120,68 @@ class LanguageModelProposer:
             "max_tokens": endpoint.max_tokens,
         }
         headers = {"Content-Type": "application/json"}
-        if endpoint.key and (key := os.environ.get(endpoint.key)):
+        if endpoint.key and (key := os.environ.get(endpoint.key, "").strip()):
+            if not (key.isascii() and key.isprintable()):
+                raise EndpointDown(f"the key in ${endpoint.key} is no key: it has odd characters")
             headers["Authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(
-            f"{endpoint.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers
-        )
+        url = f"{endpoint.url.rstrip('/')}/chat/completions"
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=endpoint.timeout) as response:
-                raw = response.read(MAX_REPLY + 1)
+            raw = _within(endpoint.timeout, lambda: _read(request, endpoint.timeout))
         except urllib.error.HTTPError as error:
-            if error.code in REFUSALS:
-                raise EndpointDown(f"{request.full_url}: HTTP {error.code}") from None
+            if error.code in REFUSALS or 300 <= error.code < 400:
+                raise EndpointDown(f"{url}: HTTP {error.code}") from None
             raise ProposalFailed(f"endpoint: HTTP {error.code}", 0, evidence) from None
         except TimeoutError:
             told = f"endpoint: no answer within {endpoint.timeout:g} s"
             raise ProposalFailed(told, 0, evidence) from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
-            raise EndpointDown(f"{request.full_url}: {reason}") from None
+            raise EndpointDown(f"{url}: {reason}") from None
+        except (http.client.HTTPException, ValueError) as error:
+            told = f"endpoint: no HTTP that can be read ({type(error).__name__})"
+            raise ProposalFailed(told, 0, evidence) from None
         if len(raw) > MAX_REPLY:
             raise ProposalFailed(f"endpoint: more than {MAX_REPLY:,} bytes", 0, evidence)
         try:
             content = json.loads(raw)
-            tokens = int(content.get("usage", {}).get("total_tokens", 0))
-            return str(content["choices"][0]["message"]["content"]), tokens
-        except (ValueError, LookupError, TypeError, AttributeError):
+            tokens = max(int(content.get("usage", {}).get("total_tokens", 0)), 0)
+            reply = str(content["choices"][0]["message"]["content"])
+            reply.encode()  # JSON can spell halves of characters, which nothing can write
+            return reply, tokens
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
             told = "endpoint: not the answer of a chat completion"
             raise ProposalFailed(told, 0, evidence) from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The key is for the endpoint that was named, not for where this sends us."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _read(request: urllib.request.Request, timeout: float) -> bytes:
+    with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as response:
+        return response.read(MAX_REPLY + 1)
+
+
+def _within(seconds: float, ask: Callable[[], bytes]) -> bytes:
+    """What `ask` returns or raises; `TimeoutError` if that takes longer.
+
+    A socket's own timeout is for each of its reads, and a server that sends a byte now and then
+    never meets it. The thread that waits for it is left behind.
+    """
+    found: Future[bytes] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(ask())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return found.result(seconds)
 
 
 def _json_in(reply: str) -> Any:

@@ -274,7 +274,10 @@ class _Planner:
             own |= self._found(tasks[0])["rows"]
             parent |= self._found(tasks[1])["rows"]
             done += count
-            verdict = gates.screen(own, parent, self.gates)
+            try:
+                verdict = gates.screen(own, parent, self.gates)
+            except ValueError as error:
+                return gates.failure("unusable", str(error))
             if verdict["outcome"]:
                 return verdict
 

@@ -49,7 +49,7 @@ class Proposal:
             raise UserError("a proposal is a JSON object")
         wanted = ("change", "hypothesis", "observable", "sign")
         absent = [name for name in wanted if name not in content]
-        foreign = [str(name)[:40] for name in content if name not in wanted]
+        foreign = [ascii(str(name)[:40])[1:-1] for name in content if name not in wanted]
         if absent or foreign:
             told = [f"no {', '.join(absent)}"] if absent else []
             told += [f"unknown {', '.join(foreign)}"] if foreign else []
@@ -60,10 +60,18 @@ class Proposal:
             raise UserError("change is an object of key and value")
         for key, value in change.items():
             if not isinstance(value, str | int | float | bool):
-                raise UserError(f"change.{key[:40]} is no plain value")
-        if not isinstance(hypothesis, str) or not 0 < len(hypothesis) <= MAX_TEXT:
-            raise UserError(f"hypothesis is text of 1 to {MAX_TEXT} characters")
-        if not isinstance(observable, str):
+                raise UserError(f"change.{ascii(key[:40])[1:-1]} is no plain value")
+        # It is printed: what could move the cursor would forge the lines around it.
+        texts = [value for pair in change.items() for value in pair if isinstance(value, str)]
+        if not all(text.isprintable() and len(text) <= MAX_TEXT for text in texts):
+            raise UserError(f"change is in printable text of at most {MAX_TEXT} characters")
+        if (
+            not isinstance(hypothesis, str)
+            or not 0 < len(hypothesis) <= MAX_TEXT
+            or not hypothesis.isprintable()
+        ):
+            raise UserError(f"hypothesis is one line of text, 1 to {MAX_TEXT} characters")
+        if not isinstance(observable, str) or not observable.isprintable():
             raise UserError("observable is the name of a measure")
         if isinstance(sign, bool) or sign not in (1, -1):
             raise UserError("sign is 1 or -1")

@@ -183,14 +183,14 @@ class TranscriptProposer:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"proposer.transcript={path}: {error}") from None
-        self.path, self.lines = path, [line for line in text.splitlines() if line.strip()]
+        self.path, self.lines = path, [line for line in text.split("\n") if line.strip()]
 
     def propose(self, brief: Brief) -> Proposal:
         if brief.total >= len(self.lines):
             raise Exhausted(f"transcript: {self.path} is at its end")
         try:
             content = json.loads(self.lines[brief.total])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"transcript: proposal {brief.total + 1} is no JSON: {error}") from None
         return Proposal.parse(content, "transcript")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from autoresearch.ledger import Row
@@ -13,6 +14,9 @@ BASE = "base"
 
 LOST = "lost"
 """Reason of an attempt that ended with its process or node, through no fault of its own."""
+
+INTERRUPTED = "interrupted"
+"""Reason of one that ended with the campaign's own process, as often as that may happen."""
 
 
 @dataclass
@@ -26,6 +30,7 @@ class Attempt:
         pid: of its process group, once known.
         reason, detail: of a failure.
         seconds, ticks: what it took.
+        began: when it was claimed, as seconds since 1970.
     """
 
     number: int
@@ -36,6 +41,7 @@ class Attempt:
     detail: str = ""
     seconds: float = 0.0
     ticks: int = 0
+    began: float = 0.0
 
 
 @dataclass
@@ -73,7 +79,8 @@ class RunState:
         """For good: by its own fault, or lost as often as it may be."""
         if self.finished or self.open:
             return False
-        return self.last.reason != LOST or len(self.attempts) >= attempts
+        lost = [attempt for attempt in self.attempts if attempt.reason == LOST]
+        return self.last.reason not in (LOST, INTERRUPTED) or len(lost) >= attempts
 
 
 @dataclass
@@ -249,7 +256,8 @@ class State:
                 run = self.runs.setdefault(
                     data["key"], RunState(data["run"], data["key"], data["task"])
                 )
-                run.attempts.append(Attempt(data["attempt"], data["token"]))
+                began = datetime.fromisoformat(row.time).timestamp()
+                run.attempts.append(Attempt(data["attempt"], data["token"], began=began))
             case "running" | "finished" | "failed":
                 self._attempted(row.kind, data)
             case "judged":

@@ -10,7 +10,7 @@ from pathlib import Path
 from autoresearch.campaign import LEDGER, recorded_config
 from autoresearch.config import CampaignConfig
 from autoresearch.ledger import Ledger, Row
-from autoresearch.state import Candidate, State
+from autoresearch.state import INTERRUPTED, LOST, Candidate, State
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,14 @@ def cost(rows: Sequence[Row], state: State, config: CampaignConfig) -> Cost:
     seconds = _clock(rows)
     attempts = [(run, attempt) for run in state.runs.values() for attempt in run.attempts]
     failures = [attempt.reason for _, attempt in attempts if attempt.reason]
+    lost = failures.count(LOST) + failures.count(INTERRUPTED)
     training = sum(a.seconds for run, a in attempts if run.task["kind"] == "train")
     hours = seconds / 3600
     return Cost(
         runs=len(state.runs),
         attempts=len(attempts),
-        lost=failures.count("lost"),
-        failed=len(failures) - failures.count("lost"),
+        lost=lost,
+        failed=len(failures) - lost,
         ticks=state.ticks,
         tokens=state.tokens,
         minutes=seconds / 60,

@@ -11,7 +11,7 @@ from typing import Any
 from autoresearch.campaign import LEDGER
 from autoresearch.config import CampaignConfig
 from autoresearch.harness import Artifact, Harness, key_of, train_task
-from autoresearch.ledger import Ledger
+from autoresearch.ledger import Ledger, Row
 from autoresearch.plan import Record, final_step, next_step, training_seed
 from autoresearch.proposal import Proposal, combined, digest, objections
 from autoresearch.state import BASE, State
@@ -40,33 +40,62 @@ def verify(directory: Path) -> Verified:
     rows = Ledger.reading(directory / LEDGER).rows
     if not rows or rows[0].kind != "campaign":
         raise UserError(f"{directory / LEDGER}: the first row does not begin a campaign")
-    state, config = State(), None
-    artifacts, decisions = set(), 0
+    check = _Check(directory)
     for row in rows:
         where = f"{directory / LEDGER} line {row.number + 1}"
+        try:
+            check.row(row, where)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise UserError(f"{where}: no campaign writes such a row ({error!r})") from None
+    return Verified(len(rows), len(check.artifacts), check.decisions)
+
+
+class _Check:
+    """Takes in the rows of a ledger one by one."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.state = directory, State()
+        self.artifacts: set[str] = set()
+        self.decisions = 0
+        self.code: str | None = None
+
+    def row(self, row: Row, where: str) -> None:
         if row.kind in ("campaign", "resumed"):
-            config = schema.build(CampaignConfig, row.data["config"])
-            harness = Harness(config, directory)
+            self.config = schema.build(CampaignConfig, row.data["config"])
+            self.harness = Harness(self.config, self.directory)
+        elif row.kind == "claimed":
+            if row.data["key"] != key_of(row.data["task"]):
+                raise UserError(f"{where}: its task is not what its key says")
         elif row.kind == "finished":
-            harness.load(row.data["artifact"])
-            artifacts.add(row.data["artifact"])
+            self._artifact(row.data["artifact"], where)
         elif row.kind in ("proposed", "refused"):
-            decisions += 1
-            _check_proposal(where, row.kind, row.data, config, state, harness.load)
+            self.decisions += 1
+            load = self.harness.load
+            _check_proposal(where, row.kind, row.data, self.config, self.state, load)
         elif row.kind in DECIDED and not str(row.data.get("reason", "")).startswith("budget:"):
-            decisions += 1
-            follows = final_step if row.kind in ("opened", "final") else next_step
-            step = follows(config, state, harness.load)
-            if not isinstance(step, Record) or _plain((step.kind, step.data)) != _plain(
-                (row.kind, row.data)
-            ):
-                found = step.data if isinstance(step, Record) else step
-                raise UserError(
-                    f"{where}: it says {row.kind} {_short(row.data)}, but from what was measured "
-                    f"follows {_short(found)}"
-                )
-        state.apply(row)
-    return Verified(len(rows), len(artifacts), decisions)
+            self._decision(row, where)
+        self.state.apply(row)
+
+    def _artifact(self, name: str, where: str) -> None:
+        artifact = self.harness.load(name)
+        self.artifacts.add(name)
+        if artifact["kind"] == "train":
+            self.code = self.code or artifact["code"]
+            if artifact["code"] != self.code:
+                raise UserError(f"{where}: trained by other code than the runs before it")
+
+    def _decision(self, row: Row, where: str) -> None:
+        self.decisions += 1
+        follows = final_step if row.kind in ("opened", "final") else next_step
+        step = follows(self.config, self.state, self.harness.load)
+        if not isinstance(step, Record) or _plain((step.kind, step.data)) != _plain(
+            (row.kind, row.data)
+        ):
+            found = step.data if isinstance(step, Record) else step
+            raise UserError(
+                f"{where}: it says {row.kind} {_short(row.data)}, but from what was measured "
+                f"follows {_short(found)}"
+            )
 
 
 def _check_proposal(

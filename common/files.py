@@ -203,14 +203,16 @@ def sha256_file(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sha256_tree(root: str | os.PathLike, patterns: Iterable[str]) -> str:
-    """SHA-256, in hex, over names and contents of the files below `root` that match `patterns`.
+def sha256_tree(root: str | os.PathLike, patterns: Iterable[str], but: Iterable[str] = ()) -> str:
+    """SHA-256, in hex, over names and contents of the files below `root` that match `patterns`,
+    and none of `but`.
 
     Patterns are those of `Path.glob` (`"common/**/*.py"`). Depends on relative names and bytes
     only: not on where the tree lies, file times or the order of listing.
     """
     root = Path(root)
     files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
+    files -= {path for pattern in but for path in root.glob(pattern)}
     digest = hashlib.sha256()
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in files):
         digest.update(f"{sha256_file(path)} {name}\n".encode())

@@ -37,6 +37,9 @@ SOURCE_PATTERNS = [
 ]
 """What the content hash of the code covers; tests, records and documents do not change a run."""
 
+NO_SOURCE = ["conf/autoresearch/*.yaml"]
+"""Campaigns: a run of theirs has them in its overrides, and a new one changes no run."""
+
 _REPORTED_PACKAGES = ["torch", "lightning", "numpy", "numba", "scipy", "gymnasium", "h5py", "av"]
 _REPORTED_PACKAGES += ["hydra-core", "opencv-python-headless"]
 _THREAD_VARIABLES = [f"{kind}_NUM_THREADS" for kind in ("OMP", "MKL", "OPENBLAS", "NUMBA")]
@@ -207,7 +210,7 @@ def code_state(root: Path = ROOT) -> dict[str, Any]:
     return {
         "commit": _git(root, "rev-parse", "--verify", "--quiet", "HEAD") if ours else None,
         "clean": None if status is None else not status,
-        "sha256": files.sha256_tree(root, SOURCE_PATTERNS),
+        "sha256": files.sha256_tree(root, SOURCE_PATTERNS, NO_SOURCE),
     }
 
 

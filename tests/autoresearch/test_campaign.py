@@ -4,16 +4,21 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from autoresearch.campaign import LEDGER, Campaign
-from autoresearch.harness import Unusable
+from autoresearch.executor import Job, LocalExecutor
+from autoresearch.harness import Harness, Unusable
 from autoresearch.ledger import Ledger, Row
-from autoresearch.state import LOST, State
+from autoresearch.state import INTERRUPTED, Attempt, RunState, State
 from autoresearch.verify import verify
 from common.errors import ConfigError, UserError
+from common.files import to_plain
+from common.runs import ROOT
 from tests.autoresearch import toys
 
 DECISIONS = ("generation", "proposed", "refused", "judged", "promoted", "closed", "ended")
@@ -265,14 +270,138 @@ def test_a_process_that_outlives_its_campaign_is_ended_and_its_run_taken_up(tmp_
     with Campaign.opened(config, lambda text: None) as campaign:
         assert _processes(run.last.token) == []
         told = campaign.state.run(run.id)
-        assert [a.reason for a in told.attempts] == [LOST]
+        assert [a.reason for a in told.attempts] == [INTERRUPTED]
         assert campaign.run() == "all generations are done"
         assert len(campaign.state.run(run.id).attempts) == 2
 
 
+def test_a_campaign_may_be_interrupted_more_often_than_a_run_may_be_lost(tmp_path):
+    """Its own death is nobody's failure."""
+    config = toys.config(
+        tmp_path, gates=QUICK, budgets={"generations": 1, "grace": 0.2}, executor={"attempts": 1},
+        commands={"train": [*toys.COMMANDS["train"], "sleep=0.5"]},
+        proposer=toys.transcript(tmp_path / "t.jsonl", {"skill": 0.7}),
+    )  # fmt: skip
+    ledger = tmp_path / "toy" / LEDGER
+    for times in range(1, 4):
+        child = os.fork()
+        if not child:
+            try:
+                toys.run(config)
+            finally:
+                os._exit(0)
+        while not (ledger.is_file() and ledger.read_bytes().count(b'"running"') == times):
+            time.sleep(0.02)
+        time.sleep(0.2)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    reason, state = toys.run(config)
+    assert reason == "all generations are done" and state.candidates["g001_c01"].promoted
+    first = next(iter(state.runs.values()))
+    assert [a.reason for a in first.attempts] == [*3 * [INTERRUPTED], ""]
+    assert all(0 <= a.seconds < 30 for a in first.attempts) and state.seconds > 0
+    verify(tmp_path / "toy")
+
+
+def test_term_ends_a_campaign_and_all_that_it_runs(tmp_path):
+    content = {key: value for key, value in to_plain(toys.config(tmp_path)).items() if value}
+    content["commands"]["train"] += ["sleep=30"]
+    content = json.loads(json.dumps(content))
+    script = (
+        "import json, sys\n"
+        "from autoresearch import __main__ as program\n"
+        "from autoresearch.config import CampaignConfig\n"
+        "from common import cli, schema\n"
+        "config = schema.build(CampaignConfig, json.loads(sys.argv[1]))\n"
+        "program.listen()\n"
+        "cli.run_main(lambda: program._run(config, 'all'))\n"
+    )
+    command = [sys.executable, "-c", script, json.dumps(content)]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
+    ledger = tmp_path / "toy" / LEDGER
+    while not (ledger.is_file() and b'"running"' in ledger.read_bytes()):
+        assert child.poll() is None
+        time.sleep(0.02)
+    run = next(iter(State.of(Ledger.reading(ledger).rows).runs.values()))
+    assert _processes(run.last.token)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 128 + signal.SIGTERM
+    assert _processes(run.last.token) == []
+
+
+def test_what_leaves_its_process_group_is_ended_too(tmp_path):
+    executor = LocalExecutor(0.2)
+    script = "import os, time\nif not os.fork():\n    os.setsid(); time.sleep(99)\ntime.sleep(0.5)"
+    job = Job("f" * 16, ["-c", script], tmp_path, (), "a", tmp_path / "log", 30.0)
+    executor.start(job)
+    assert [ended.code for ended in executor.wait()] == [0]
+    assert _processes("f" * 16) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"progress": float("nan")}, "progress of unit 7 is nan, not a finite number"),
+        ({"progress": float("inf")}, "progress of unit 7 is inf, not a finite number"),
+        ({"progress": 10**400}, "int too large"),
+        ({"progress": "0.5"}, "progress of unit 7 is '0.5', not a finite number"),
+        ({"speed": "fast"}, "speed of unit 7 is 'fast', not a number"),
+        ({"seed": 8}, "unit 8 twice"),
+    ],
+)
+def test_a_judge_that_leaves_no_numbers_is_unusable(tmp_path, change, message):
+    harness = Harness(toys.config(tmp_path), tmp_path)
+    rows = [{"seed": n, "progress": 0.5, "off_track_rate": 0, "speed": 40} for n in (7, 8)]
+    rows[0] |= change
+    task = {"kind": "judge", "candidate": "base", "of": "t", "first": 7, "count": 2}
+    run = RunState("run_001", "j", task, [Attempt(1, "token")])
+    (tmp_path / "runs" / "run_001").mkdir(parents=True)
+    found = {"rows": rows, "evaluator": "toy"}
+    (tmp_path / "runs" / "run_001" / "eval.json").write_text(json.dumps(found))
+    with pytest.raises(Unusable, match=message):
+        harness.collect(run)
+
+
+def test_a_measure_beyond_its_stated_range_ends_a_candidate_and_no_campaign(tmp_path):
+    gates = QUICK | {"primary": {"name": "progress", "width": 0.2}}
+    config = toys.config(
+        tmp_path, gates=gates, budgets={"generations": 1},
+        proposer=toys.transcript(tmp_path / "t.jsonl", {"skill": 0.0}, {"skill": 0.45}),
+    )  # fmt: skip
+    reason, state = toys.run(config)
+    assert reason == "all generations are done"
+    told = state.candidates["g001_c01"].judged["G3"]
+    assert told["failure"] == "unusable" and "progress: a difference of -" in told["reasons"][0]
+    verify(tmp_path / "toy")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"commands": {"train": []}}, "train is empty"),
+        ({"commands": {"train": ["t.py", "{name} {budget}"]}}, r"train needs \{seed\}"),
+        ({"commands": {"train": ["t.py", "{name.x} {name} {seed} {budget} {b}"]}},
+         r"\{b\} cannot be filled in; there are \{root\}"),
+        ({"commands": {"judge": ["j.py", "{run}"]}}, "judge is not told which units"),
+        ({"commands": {"judge": ["j.py", "{units}"]}}, r"judge needs \{run\}"),
+        ({"commands": {"resume": ["t.py"]}}, r"resume needs \{run\}"),
+        ({"gates": {"effect": float("inf")}}, "gates.effect is a finite number, not inf"),
+        ({"budgets": {"timeout": float("inf")}}, "budgets.timeout is a finite number"),
+        ({"budgets": {"generations": 1000}, "gates": {"alpha": 0.05}}, "than the error budget"),
+        ({"gates": {"seed_units": 4001}}, "seed_units is 1 to 4000"),
+        ({"proposer": {"kind": "llm", "endpoint": {"url": "http://127.0.0.1:abc/v1"}}}, "url is"),
+        ({"proposer": {"kind": "llm", "endpoint": {"url": "http://exa mple/v1"}}}, "url is"),
+    ],
+)  # fmt: skip
+def test_settings_that_could_not_work_are_refused(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        toys.config(tmp_path, **changes)
+
+
 def test_a_run_that_is_lost_again_and_again_is_given_up(tmp_path):
     space = {"lost": {"low": 0, "high": 1}}
-    commands = {"train": ["-c", "import os; os.kill(os.getpid(), 9)"], "resume": []}
+    script = "import os; os.kill(os.getpid(), 9)"
+    commands = {"train": ["-c", script, "{name} {seed} {budget}"], "resume": []}
     config = toys.config(tmp_path, commands=commands, space=space, executor={"attempts": 2})
     reason, state = toys.run(config)
     assert reason == "base could not run: lost: signal 9 from outside"
@@ -294,8 +423,9 @@ def test_a_campaign_is_not_taken_up_with_other_settings_or_code(better, monkeypa
 
 
 def test_runs_by_other_code_or_another_ruler_stop_the_campaign(better, monkeypatch):
+    toys.run(better, "propose")
     monkeypatch.setenv("TOY_CODE", "e" * 64)
-    with pytest.raises(UserError, match="trained by other code"):
+    with pytest.raises(UserError, match="trained by other code than the runs before it"):
         toys.run(better)
 
 
@@ -404,6 +534,9 @@ class TestVerify:
             ("generation", "seeds", 3),
             ("proposed", "overrides", {"skill": 0.9}),
             ("ended", "reason", "enough"),
+            ("claimed", "task", {"kind": "train", "overrides": {}, "seed": 7, "budget": 100}),
+            ("proposed", "proposal", None),
+            ("proposed", "proposal", {"change": {}, "verdict": "promote"}),
         ],
     )
     def test_a_decision_that_does_not_follow_is_found_though_all_hashes_are_right(
@@ -417,6 +550,16 @@ class TestVerify:
             forged.append(Row.after(forged[-1] if forged else None, row.kind, data))
         (done / LEDGER).write_bytes(b"".join(row.line() for row in forged))
         with pytest.raises(UserError, match=r"line \d+"):
+            verify(done)
+
+    def test_a_row_of_unknown_kind_is_found(self, done, monkeypatch):
+        rows = Ledger.reading(done / LEDGER).rows
+        with monkeypatch.context() as patched:
+            patched.setattr("autoresearch.ledger.KINDS", ("blessed",))
+            blessed = Row.after(rows[-1], "blessed", {"candidate": "g001_c01"})
+        forged = [*rows, blessed]
+        (done / LEDGER).write_bytes(b"".join(row.line() for row in forged))
+        with pytest.raises(UserError, match="unknown kind of row, 'blessed'"):
             verify(done)
 
     def test_an_unfinished_campaign_verifies_too(self, done):

@@ -1,9 +1,12 @@
 """Proposers give the same for the same brief, inside the space, and fail with a type."""
 
 import json
+import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -160,6 +163,8 @@ def endpoint():
             seen.append((self.path, dict(self.headers), body))
             status, content = server.answer(body)
             self.send_response(status)
+            for name, value in server.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 
@@ -167,6 +172,7 @@ def endpoint():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.headers = {}
     server.seen, server.url = seen, f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -241,6 +247,64 @@ class TestLanguageModel:
         endpoint.answer = lambda body: (401, b"who are you")
         with pytest.raises(EndpointDown, match="HTTP 401"):
             model(tmp_path, endpoint).propose(brief())
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            completion(json.dumps(GOOD), tokens=float("inf")),
+            (200, b'{"choices": [{"message": {"content": "\\ud800"}}]}'),
+            (200, b'{"a":' * 100_000),
+        ],
+    )
+    def test_an_answer_that_nothing_can_hold_is_a_typed_failure(self, tmp_path, endpoint, answer):
+        endpoint.answer = lambda body: answer
+        with pytest.raises(ProposalFailed, match="not the answer of a chat completion"):
+            model(tmp_path, endpoint).propose(brief())
+
+    def test_nobody_is_credited_tokens(self, tmp_path, endpoint):
+        endpoint.answer = lambda body: completion(json.dumps(GOOD), tokens=-1_000_000)
+        assert model(tmp_path, endpoint).propose(brief()).cost == {"tokens": 0}
+
+    def test_the_key_goes_nowhere_else(self, tmp_path, endpoint, monkeypatch):
+        monkeypatch.setenv("TOY_KEY", "secret")
+        endpoint.answer = lambda body: (302, b"")
+        endpoint.headers = {"Location": f"{endpoint.url}/elsewhere"}
+        with pytest.raises(EndpointDown, match="HTTP 302"):
+            model(tmp_path, endpoint).propose(brief())
+        assert [path for path, _, _ in endpoint.seen] == ["/v1/chat/completions"]
+        monkeypatch.setenv("TOY_KEY", "sec\nret")
+        with pytest.raises(EndpointDown, match="TOY_KEY is no key"):
+            model(tmp_path, endpoint).propose(brief())
+
+    def test_a_byte_now_and_then_is_no_answer(self, tmp_path):
+        def drip(server):
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                for byte in b"HTTP/1.1 200 OK\r\n" + 200 * b"a":
+                    connection.send(bytes([byte]))
+                    time.sleep(0.1)
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=drip, args=(server,), daemon=True).start()
+            there = SimpleNamespace(url=f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+            began = time.monotonic()
+            with pytest.raises(ProposalFailed, match="no answer within"):
+                model(tmp_path, there, timeout=0.5).propose(brief())
+            assert time.monotonic() - began < 5
+
+    def test_what_is_no_http_is_a_typed_failure(self, tmp_path):
+        def babble(server):
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.send(b"good day\r\n\r\n")
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=babble, args=(server,), daemon=True).start()
+            there = SimpleNamespace(url=f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+            with pytest.raises(ProposalFailed, match="no HTTP that can be read"):
+                model(tmp_path, there).propose(brief())
 
     def test_a_campaign_without_its_endpoint_stops_and_is_taken_up(self, tmp_path, endpoint):
         told = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": ""}
