@@ -52,11 +52,17 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
+MAX_THREADS = 1024
+
+
 def set_threads(threads: int, processes: int = 1) -> int:
     """Fix torch's number of CPU threads, which must not depend on the environment's guess.
 
-    0 takes what this process may use, divided among `processes`. Returns the number.
+    0 takes what this process may use, divided among `processes`. Returns the number. Raises
+    `ConfigError` for more than MAX_THREADS, which may end the process without a word.
     """
+    if threads > MAX_THREADS:
+        raise ConfigError(f"threads is at most {MAX_THREADS}, not {threads}")
     affinity = getattr(os, "sched_getaffinity", None)
     available = len(affinity(0)) if affinity else os.cpu_count() or 1
     threads = threads or max(1, available // processes)

@@ -269,7 +269,7 @@ def _claim(root: Path, name: str) -> Path:
     base = root / name
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
-        _check_disk(base.parent)
+        check_disk(base.parent, MIN_FREE_BYTES, "a run")
         for number in range(1, _MAX_SUFFIX):
             path = base if number == 1 else base.with_name(f"{base.name}-{number}")
             try:
@@ -282,12 +282,17 @@ def _claim(root: Path, name: str) -> Path:
     raise ConfigError(f"{base}: {_MAX_SUFFIX} runs of this name exist; choose another name")
 
 
-def _check_disk(directory: Path) -> None:
-    free = shutil.disk_usage(directory).free
-    if free < MIN_FREE_BYTES:
+def check_disk(directory: Path, least: int, what: str) -> None:
+    """Raise `ConfigError` unless the disk of `directory`, which may not exist yet, has `least` free
+    bytes for `what`."""
+    there = directory.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    if free < least:
         raise ConfigError(
-            f"{directory}: only {free >> 20} MiB free on this disk, a run needs at least "
-            f"{MIN_FREE_BYTES >> 20} MiB; free some or choose another directory"
+            f"{directory}: only {free >> 20} MiB free on this disk, {what} needs at least "
+            f"{-(-least >> 20)} MiB; free some or choose another directory"
         )
 
 

@@ -143,7 +143,10 @@ class Collector:
         another seed or policy.
         """
         place = self._root / name
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make {place}: {error.strerror}; choose another root") from None
         with open(place / ".collecting", "a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

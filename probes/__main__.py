@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Settings(ProbeConfig):
         super().__post_init__()
         if self.threads < 0:
             raise ValueError(f"threads is at least 0, not {self.threads}")
+        if self.quick and self.clips is not None:
+            raise ValueError("quick=true takes 8 clips: leave out one of quick and clips")
         if self.record and (self.quick or self.clips is not None):
             raise ValueError("record=true judges by every clip: leave out quick and clips")
 
@@ -85,7 +87,7 @@ def judge(
     model = load_world_model(path)
     config = settings
     if settings.quick:
-        config = Settings(**{**vars(settings), "clips": 8, "film": False})
+        config = replace(settings, quick=False, clips=8, film=False)
     content = sha256_file(path)
     directory = _directory(probes, settings, path, content)
     line: dict[str, Any] = {"directory": str(directory)}

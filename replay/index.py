@@ -48,6 +48,11 @@ def read_index(path: Path) -> list[ShardInfo]:
             info = schemas.build(ShardInfo, row)
         except UserError as error:
             raise UserError(f"{index} line {number}: {error}") from None
+        if any(info.file == other.file for other in shards):
+            raise UserError(
+                f"{index} line {number}: {info.file} is listed a second time, and its rows would "
+                "count twice; remove the line"
+            )
         shards.append(info)
         for name in _COMMON:
             if getattr(info.attributes, name) != getattr(shards[0].attributes, name):

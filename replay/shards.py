@@ -202,6 +202,8 @@ class DataSet:
         path: the split's directory.
         shards: list of `ShardInfo`, without the skipped.
         skipped: file -> what is wrong with it.
+        unindexed: files of shards without a line in the index: no part of the data set. A writer
+            is about to add the line, or was killed before it could, or the index lost it.
         rows: number of rows.
         episodes: `EPISODE_DTYPE` array, starts numbered as rows of this data set.
         attributes: of the first shard; telemetry, action_repeat, camera and reward are those of
@@ -233,12 +235,18 @@ class DataSet:
                 offset, small = _load(self.path / info.file, info, check)
             except UserError as damage:
                 if on_damage == "refuse":
-                    raise UserError(f"{damage}; on_damage=skip leaves it out") from None
+                    raise UserError(
+                        f"{damage}; collect the data set anew, or train without that shard by "
+                        "data.on_damage=skip"
+                    ) from None
                 self.skipped[info.file] = str(damage)
                 continue
             self.shards.append(info)
             self._offsets.append(offset)
             parts.append(small)
+        known = {info.file for info in self.shards} | self.skipped.keys()
+        present = {file.name for file in self.path.glob("shard-*.h5")}
+        self.unindexed = sorted(present - known)
         if not self.shards:
             raise UserError(f"{self.path}: none of the {len(self.skipped)} shards is whole")
         self.attributes = self.shards[0].attributes

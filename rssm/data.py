@@ -63,8 +63,8 @@ class DataConfig:
             )
         if self.on_damage not in ("refuse", "skip"):
             raise ValueError(f"on_damage is refuse or skip, not {self.on_damage!r}")
-        if list(self.strata) != sorted(set(self.strata)):
-            raise ValueError(f"strata grow, unlike {list(self.strata)}")
+        if list(self.strata) != sorted(set(self.strata)) or min(self.strata, default=1) <= 0:
+            raise ValueError(f"strata are above 0 and grow, unlike {list(self.strata)}")
 
     @property
     def passes(self) -> int:

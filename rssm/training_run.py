@@ -146,6 +146,8 @@ def train(
     display.say(f"data {data.path}: {data.rows:,} rows, {len(data.episodes):,} episodes")
     for name, damage in data.skipped.items():
         display.say(f"skipped {name}: {damage}")
+    for name in data.unindexed:
+        display.say(f"left out {name}: the index of {data.path} has no line for it")
     for line in warmed:
         display.say(line)
     with run.lock() if main else nullcontext():
@@ -189,7 +191,7 @@ def _train(
                     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
                     trainer.fit(training, loader(passes, started))
         if run and config.readout.updates:
-            display.say("fitting the heads")
+            display.say(f"fitting the heads: {config.readout.updates:,} small updates")
             fitted = fit_heads(
                 model, passes.reader, config.data.length, config.loss, config.readout, config.seed,
                 trained=training.update * config.data.batch * config.data.length,

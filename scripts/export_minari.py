@@ -1,14 +1,18 @@
 """Export a replay data set to Minari, and check that nothing was lost."""
 
+import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from common import cli
 from common.errors import UserError
+from common.runs import check_disk
 from replay import DataSet
 from replay.curate import read_episodes
 from replay.export import export_minari, import_minari
+from replay.schema import OBSERVATION_SHAPE
 
 DESCRIPTION = """Export one split of a data set to Minari, images as they are (no JPEG).
 
@@ -35,6 +39,8 @@ def main() -> None:
     data = DataSet(settings.root, settings.dataset, settings.split)
     name = f"{settings.dataset}-{settings.split}".replace("_", "-").lower()
     dataset_id = settings.id or f"racing/{name}-v0"
+    # A disk that fills up in the middle takes HDF5 down with it.
+    check_disk(Path(settings.out), data.rows * (math.prod(OBSERVATION_SHAPE) + 1000), "a copy")
     export_minari(read_episodes(data), data.attributes, dataset_id, settings.out)
     steps = 0
     pairs = zip(read_episodes(data), import_minari(dataset_id, settings.out), strict=True)

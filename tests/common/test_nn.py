@@ -15,6 +15,7 @@ from common.nn import (
     choose_device,
     gae,
     save_rejected,
+    set_threads,
     standardise,
 )
 
@@ -271,3 +272,8 @@ def test_a_disk_without_room_does_not_hide_why_a_batch_was_kept(tmp_path, monkey
     monkeypatch.setattr("common.nn.atomic_write_bytes", full)
     told = save_rejected(tmp_path / "b.pt", rows)
     assert told == f"{tmp_path}/b.pt (which could not be written: {os.strerror(errno.ENOSPC)})"
+
+
+def test_threads_without_number_are_refused():
+    with pytest.raises(ConfigError, match="threads is at most 1024, not 100000"):
+        set_threads(100_000)

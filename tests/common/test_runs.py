@@ -12,7 +12,7 @@ import pytest
 
 from common import runs
 from common.errors import ConfigError, UserError
-from common.runs import Run, checkpoint_in
+from common.runs import Run, check_disk, checkpoint_in
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -230,3 +230,9 @@ def test_a_run_stands_for_its_checkpoint(tmp_path):
         (tmp_path / "checkpoints" / name).touch()
         found = checkpoint_in(tmp_path, ("best.pt", "last.pt"))
         assert found == tmp_path / "checkpoints" / name
+
+
+def test_a_full_disk_is_told_before_anything_is_written(tmp_path):
+    check_disk(tmp_path / "not" / "there", 1, "a note")
+    with pytest.raises(ConfigError, match="a copy needs at least 1048576000 MiB; free some"):
+        check_disk(tmp_path, 1000 << 40, "a copy")

@@ -155,6 +155,7 @@ def test_a_torn_last_index_line_is_no_shard(tmp_path):
     index.write_bytes(index.read_bytes()[:-30])
     data = open_data(tmp_path)
     assert data.rows == 4 and len(data.verify().unindexed) == 1
+    assert data.unindexed == data.verify().unindexed  # whoever opens it can say so
     write(tmp_path, [6], first=2)
     assert open_data(tmp_path).rows == 10
 
@@ -172,6 +173,15 @@ def test_an_index_that_this_code_cannot_read_is_refused(tmp_path, change, messag
     index = tmp_path / "D" / "train" / "index.jsonl"
     index.write_text(json.dumps(json.loads(index.read_text()) | change) + "\n")
     with pytest.raises(UserError, match=message):
+        open_data(tmp_path)
+
+
+def test_a_shard_that_is_listed_twice_does_not_count_twice(tmp_path):
+    write(tmp_path, [4, 5], max_rows=1)
+    index = tmp_path / "D" / "train" / "index.jsonl"
+    first = index.read_bytes().splitlines(keepends=True)[0]
+    index.write_bytes(index.read_bytes() + first)
+    with pytest.raises(UserError, match=r"line 3: shard-.* is listed a second time"):
         open_data(tmp_path)
 
 

@@ -101,7 +101,8 @@ def test_statistics_leave_out_rows_that_nothing_led_to(root):
     [
         ({"batch": 8, "micro_batch": 3}, "divides the batch of 8, unlike 3"),
         ({"length": 1}, "length is 2 to 4096"),
-        ({"strata": (0.4, 0.2)}, "strata grow"),
+        ({"strata": (0.4, 0.2)}, "strata are above 0 and grow"),
+        ({"strata": (-1.0, 0.2)}, "strata are above 0 and grow"),
         ({"on_damage": "ignore"}, "refuse or skip"),
     ],
 )
