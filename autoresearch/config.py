@@ -125,30 +125,26 @@ class Commands:
 
     def __post_init__(self) -> None:
         judged = ("run", "root", "name", "into", "first", "count", "units")
-        self._check("train", self.train, ("root", "name", "seed", "budget"),
-                    [("name",), ("seed",), ("budget",)])  # fmt: skip
-        self._check("resume", self.resume, ("run",), [("run",)] if self.resume else [])
-        self._check("judge", self.judge, judged, [("run",)])
-        self._check("sealed", self.sealed, judged, [])
+        _fields("train", self.train, ("root", "name", "seed", "budget"), ("name", "seed", "budget"))
+        _fields("resume", self.resume, ("run",), ("run",) if self.resume else ())
+        _fields("judge", self.judge, judged, ("run",))
+        _fields("sealed", self.sealed, judged, ())
         units = set(FIELD.findall(" ".join(self.judge)))
         _require(
             "units" in units or {"first", "count"} <= units,
             "judge is not told which units: it needs {units}, or {first} and {count}",
         )
 
-    def _check(
-        self, name: str, words: Sequence[str], known: Sequence[str], needed: Sequence[Sequence[str]]
-    ) -> None:
-        _require(bool(words) or not needed, f"{name} is empty")
-        found = FIELD.findall(" ".join(words))
-        for one in found:
-            _require(
-                one in known,
-                f"{name}: {{{one}}} cannot be filled in; there are "
-                + ", ".join(f"{{{field}}}" for field in known),
-            )
-        for (one,) in needed:
-            _require(one in found, f"{name} needs {{{one}}}: without it every run would be alike")
+
+def _fields(name: str, words: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
+    """Check that a command's fields can be filled in and that it has what it needs."""
+    _require(bool(words) or not needed, f"{name} is empty")
+    found = FIELD.findall(" ".join(words))
+    for word in found:
+        told = ", ".join(f"{{{one}}}" for one in known)
+        _require(word in known, f"{name}: {{{word}}} cannot be filled in; there are {told}")
+    for word in needed:
+        _require(word in found, f"{name} needs {{{word}}}: without it every run would be alike")
 
 
 @dataclass(frozen=True)
