@@ -42,6 +42,7 @@ from common.runs import code_state
 
 RULERS = {"train": "code", "judge": "evaluator"}
 """Of an artifact of each kind, the hash that all of a campaign's have to share."""
+
 Stage = Literal["propose", "judge", "promote", "all", "final"]
 
 LEDGER = "ledger.jsonl"

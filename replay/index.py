@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,8 +98,12 @@ def verify(root: str | os.PathLike, dataset: str, split: str) -> Verification:
     path = split_path(root, dataset, split)
     shards = read_index(path)
     problems = {info.file: damage_of(path / info.file, info) for info in shards}
-    present = {file.name for file in path.glob("shard-*.h5")}
     return Verification(
         damaged={file: problem for file, problem in problems.items() if problem},
-        unindexed=sorted(present - problems.keys()),
+        unindexed=unindexed(path, problems),
     )
+
+
+def unindexed(path: Path, known: Iterable[str]) -> list[str]:
+    """Files of shards in `path` that are not among the `known` ones of its index."""
+    return sorted({file.name for file in path.glob("shard-*.h5")} - set(known))

@@ -32,7 +32,15 @@ from numpy.typing import NDArray
 from common.errors import UserError
 from common.files import append_jsonl, remove_temporaries, replacing, to_plain
 from common.schema import unknown_choice
-from replay.index import INDEX, Verification, damage_of, read_index, split_path, verify
+from replay.index import (
+    INDEX,
+    Verification,
+    damage_of,
+    read_index,
+    split_path,
+    unindexed,
+    verify,
+)
 from replay.schema import (
     EPISODE_DTYPE,
     SCHEMA_VERSION,
@@ -244,9 +252,8 @@ class DataSet:
             self.shards.append(info)
             self._offsets.append(offset)
             parts.append(small)
-        known = {info.file for info in self.shards} | self.skipped.keys()
-        present = {file.name for file in self.path.glob("shard-*.h5")}
-        self.unindexed = sorted(present - known)
+        known = [*(info.file for info in self.shards), *self.skipped]
+        self.unindexed = unindexed(self.path, known)
         if not self.shards:
             raise UserError(f"{self.path}: none of the {len(self.skipped)} shards is whole")
         self.attributes = self.shards[0].attributes

@@ -248,23 +248,29 @@ def _lived_to_the_end(config, rows, before):
     return status == 0
 
 
-def test_a_process_that_outlives_its_campaign_is_ended_and_its_run_taken_up(tmp_path):
-    config = toys.config(
-        tmp_path, gates=QUICK, budgets={"generations": 1, "grace": 0.2},
-        commands={"train": [*toys.COMMANDS["train"], "sleep=1.5"]},
-        proposer=toys.transcript(tmp_path / "t.jsonl", {"skill": 0.7}),
-    )  # fmt: skip
+def killed_when_something_runs(config, times=1):
+    """A campaign, killed with -9 as soon as its ledger tells of `times` running processes."""
     child = os.fork()
     if not child:
         try:
             toys.run(config)
         finally:
             os._exit(0)
-    ledger = tmp_path / "toy" / LEDGER
-    while not (ledger.is_file() and b'"running"' in ledger.read_bytes()):
+    ledger = toys.Path(config.root) / config.name / LEDGER
+    while not (ledger.is_file() and ledger.read_bytes().count(b'"running"') >= times):
         time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+def test_a_process_that_outlives_its_campaign_is_ended_and_its_run_taken_up(tmp_path):
+    config = toys.config(
+        tmp_path, gates=QUICK, budgets={"generations": 1, "grace": 0.2},
+        commands={"train": [*toys.COMMANDS["train"], "sleep=1.5"]},
+        proposer=toys.transcript(tmp_path / "t.jsonl", {"skill": 0.7}),
+    )  # fmt: skip
+    killed_when_something_runs(config)
+    ledger = tmp_path / "toy" / LEDGER
     run = next(iter(State.of(Ledger.reading(ledger).rows).runs.values()))
     assert _processes(run.last.token)
     with Campaign.opened(config, lambda text: None) as campaign:
@@ -282,19 +288,8 @@ def test_a_campaign_may_be_interrupted_more_often_than_a_run_may_be_lost(tmp_pat
         commands={"train": [*toys.COMMANDS["train"], "sleep=0.5"]},
         proposer=toys.transcript(tmp_path / "t.jsonl", {"skill": 0.7}),
     )  # fmt: skip
-    ledger = tmp_path / "toy" / LEDGER
     for times in range(1, 4):
-        child = os.fork()
-        if not child:
-            try:
-                toys.run(config)
-            finally:
-                os._exit(0)
-        while not (ledger.is_file() and ledger.read_bytes().count(b'"running"') == times):
-            time.sleep(0.02)
-        time.sleep(0.2)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        killed_when_something_runs(config, times)
     reason, state = toys.run(config)
     assert reason == "all generations are done" and state.candidates["g001_c01"].promoted
     first = next(iter(state.runs.values()))
