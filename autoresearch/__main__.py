@@ -16,16 +16,22 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.live import Live
 
-from autoresearch.calibrate import LEAST_RUNS, best_of_three, keep_calibration, measure, simulate
-from autoresearch.campaign import LEDGER, Campaign, recorded_config
 from autoresearch.config import CampaignConfig
-from autoresearch.display import overview
-from autoresearch.earlier import CLAIMS, objections_to
-from autoresearch.keep import CAMPAIGNS, keep
-from autoresearch.ledger import Ledger
-from autoresearch.state import State
-from autoresearch.summary import Summary, summarize
-from autoresearch.verify import verify
+from autoresearch.judge.calibration import (
+    LEAST_RUNS,
+    best_of_three,
+    keep_calibration,
+    measure,
+    simulate,
+)
+from autoresearch.judge.earlier import CLAIMS, objections_to
+from autoresearch.judge.verify import verify
+from autoresearch.loop.campaign import LEDGER, Campaign, recorded_config
+from autoresearch.loop.ledger import Ledger
+from autoresearch.loop.state import State
+from autoresearch.report.display import overview
+from autoresearch.report.keep import CAMPAIGNS, keep
+from autoresearch.report.summary import Summary, summarize
 from common import cli, schema
 from common.config import CONF_DIR
 from common.errors import ConfigError, UserError

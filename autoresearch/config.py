@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from autoresearch.evidence import seeds_needed, seeds_of, share_of
+from autoresearch.judge.evidence import seeds_needed, seeds_of, share_of
 from common.records import check_name
 
 FORBIDDEN = (

@@ -26,7 +26,7 @@ from common.records import write_record
 from common.runs import ROOT, Run, flattened
 from common.seeding import parse_seeds
 from common.statistics import mean_interval, paired_difference
-from experiments.kept import RUNGS
+from experiments.report.kept import RUNGS
 from probes.bundle import Memory
 from probes.clips import RULES
 from rssm.checkpoint import export

@@ -13,7 +13,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from common.errors import UserError
-from common.nn import EPSILON, standardise
+from common.rl.returns import EPSILON, standardise
 from ppo.config import ADAPTIVE_LIMITS, PPOConfig
 from ppo.policy import ActorCritic
 from ppo.rollout import RolloutBuffer

@@ -15,7 +15,7 @@ import torch
 
 from common import schema
 from common.errors import ConfigError, UserError
-from common.nn import check_tensors, read_checkpoint, write_checkpoint
+from common.torch.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from envs.racing.config import ObservationSpec
 from ppo.config import NetworkConfig
 from ppo.policy import ActorCritic

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from envs.racing.config import ObservationSpec
-from envs.racing.dynamics import DT
 from envs.racing.evaluate import Evaluation, Policy
+from envs.racing.sim.dynamics import DT
 
 SATURATED = 0.95
 

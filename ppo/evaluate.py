@@ -71,7 +71,7 @@ def load_policy(
     """The policy in the checkpoint at `path`; a run directory stands for its best one.
 
     In float64 it is slower, and its decisions differ between processors by less than what
-    `envs.racing.scenarios.ActionNoise` rounds off.
+    `envs.racing.drivers.ActionNoise` rounds off.
 
     Raises `UserError` for a missing, damaged or foreign file.
     """

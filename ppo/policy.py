@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.nn import ClippedGaussian, SquashedGaussian, orthogonal
+from common.rl.distributions import ClippedGaussian, SquashedGaussian
+from common.torch.layers import orthogonal
 from envs.racing.config import ObservationSpec
 from ppo.config import NetworkConfig
 

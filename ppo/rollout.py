@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.nn import ReturnScaler, gae
+from common.rl.returns import gae
+from common.rl.scaling import ReturnScaler
 from envs.racing.config import ObservationSpec
 from ppo.policy import ACTIONS, ActorCritic, pixel_shape, to_pixels
 

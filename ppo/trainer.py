@@ -19,9 +19,10 @@ from torch import Tensor
 
 from common.display import Display
 from common.mirror import Mirror
-from common.nn import ReturnScaler, RunningMoments, save_rejected, to_arrays, to_tensors
+from common.rl.scaling import ReturnScaler, RunningMoments
 from common.runs import Run
 from common.seeding import derive
+from common.torch.checkpoint import save_rejected, to_arrays, to_tensors
 from ppo import checkpoint
 from ppo.algorithm import PPO, TrainingDiverged, scheduled_rate
 from ppo.config import TrainConfig

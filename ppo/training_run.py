@@ -15,12 +15,12 @@ from common.display import Display
 from common.errors import ConfigError, UserError
 from common.files import sha256_file
 from common.mirror import LoggerConfig, open_mirror
-from common.nn import check_processes, choose_device, set_threads
 from common.runs import Run, timestamped
 from common.seeding import derive, seed_everything
+from common.torch.device import check_processes, choose_device, set_threads
 from envs.racing import RacingVectorEnv
 from envs.racing import evaluate as evaluator
-from envs.racing.reference_env import ReferenceVectorEnv
+from envs.racing.reference.vector_env import ReferenceVectorEnv
 from ppo import checkpoint
 from ppo.config import TrainConfig
 from ppo.diagnostics import Recorder, diagnose_evaluation
@@ -178,7 +178,7 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     )
     results = headline(evaluation.summary)
     if config.video:
-        from envs.racing.video import record_video  # late: loads an encoder
+        from envs.racing.show.video import record_video  # late: loads an encoder
 
         video = run.videos / f"track{seeds[0]}.mp4"
         record_video(driver, video, env=env, track_seed=seeds[0], direction=direction)

@@ -12,9 +12,9 @@ from typing import Any
 from common import cli
 from common.errors import ConfigError
 from common.files import atomic_write_bytes, sha256_file, to_plain, write_json
-from common.nn import set_threads
 from common.records import RECORDS, write_record
 from common.runs import Run, timestamped
+from common.torch.device import set_threads
 from probes.bundle import Memory, ProbeConfig, Result, clips_of, run_probe
 from probes.clips import CLIPS, RULES, committed, listing
 

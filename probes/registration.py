@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.racing.kernel import kernel
+from envs.racing.sim.kernel import kernel
 from probes.camera import PictureCamera
 from rssm.motion import Motion
 

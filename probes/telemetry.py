@@ -15,7 +15,7 @@ from probes.baselines import BlindRegression
 from probes.judge import Futures
 from replay import DataSet, WindowSampler
 from rssm.data import Reader
-from rssm.heads import OFF, REWARD
+from rssm.model.heads import OFF, REWARD
 
 FIT_WINDOWS = 8000
 RESAMPLES = 1000

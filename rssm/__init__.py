@@ -5,8 +5,8 @@
 """
 
 from rssm.checkpoint import load_world_model
-from rssm.core import State
 from rssm.imagination import Imagined, imagine
-from rssm.model import WorldModel
+from rssm.model.core import State
+from rssm.model.world_model import WorldModel
 
 __all__ = ["Imagined", "State", "WorldModel", "imagine", "load_world_model"]

@@ -17,10 +17,10 @@ import torch
 
 from common import schema
 from common.errors import ConfigError, UserError
-from common.nn import check_tensors, read_checkpoint, write_checkpoint
 from common.runs import checkpoint_in
+from common.torch.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from rssm.config import NetworkConfig
-from rssm.model import WorldModel
+from rssm.model.world_model import WorldModel
 
 FORMAT = "dreamracer/rssm/1"
 

@@ -16,7 +16,7 @@ from common.errors import UserError
 from replay import DataSet, WindowSampler
 from replay.sampler import corner_strata
 from rssm.config import MOTION, REGRESSED
-from rssm.heads import CONTINUE, OFF, REWARD, HeadConfig
+from rssm.model.heads import CONTINUE, OFF, REWARD, HeadConfig
 from rssm.motion import motion_between
 
 INPUTS = ("observation", "action", "is_first")

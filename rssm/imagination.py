@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rssm.core import State
-from rssm.heads import CONTINUE, REWARD
+from rssm.model.core import State
+from rssm.model.heads import CONTINUE, REWARD
 
 if TYPE_CHECKING:
-    from rssm.model import WorldModel
+    from rssm.model.world_model import WorldModel
 
 Policy = Callable[[State], Tensor]
 """Actions (B, actions) in a state (B, ...)."""

@@ -15,8 +15,8 @@ from torch import Tensor
 from common.seeding import derive
 from replay import WindowSampler
 from rssm.data import Reader
-from rssm.losses import LossConfig, weighted_sum
-from rssm.model import WorldModel
+from rssm.model.world_model import WorldModel
+from rssm.objective import LossConfig, weighted_sum
 
 WINDOWS = 16
 """Windows that the model follows at a time."""

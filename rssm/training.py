@@ -21,14 +21,14 @@ from torch.utils.data import DataLoader
 
 from common.errors import UserError
 from common.mirror import Mirror
-from common.nn import save_rejected
 from common.runs import Run
 from common.seeding import derive
+from common.torch.checkpoint import save_rejected
 from rssm import checkpoint
 from rssm.config import OptimiserConfig
 from rssm.data import Passes
-from rssm.losses import LossConfig
-from rssm.model import WorldModel
+from rssm.model.world_model import WorldModel
+from rssm.objective import LossConfig
 
 
 class Training(lightning.LightningModule):

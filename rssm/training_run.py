@@ -19,15 +19,15 @@ from common.config import check_growth, resumed
 from common.display import Display
 from common.errors import ConfigError, UserError
 from common.mirror import LoggerConfig, open_mirror
-from common.nn import check_processes, choose_device, set_threads, tune_allocator
 from common.runs import Run, timestamped
 from common.seeding import derive, seed_everything
+from common.torch.device import check_processes, choose_device, set_threads, tune_allocator
 from rssm import checkpoint
 from rssm.config import NetworkConfig, OptimiserConfig, RungConfig, ValidationConfig
 from rssm.data import DataConfig, Passes, Reader, choose_heads
-from rssm.heads import HeadConfig
-from rssm.losses import LossConfig
-from rssm.model import WorldModel
+from rssm.model.heads import HeadConfig
+from rssm.model.world_model import WorldModel
+from rssm.objective import LossConfig
 from rssm.readout import ReadoutConfig, fit_heads
 from rssm.training import Recorder, Training, loader
 from rssm.validation import Validator

@@ -12,11 +12,11 @@ from torch import Tensor
 from common.seeding import derive
 from replay import DataSet, WindowSampler
 from rssm.config import ValidationConfig
-from rssm.core import State
 from rssm.data import Reader
 from rssm.imagination import imagine
-from rssm.losses import LossConfig
-from rssm.model import WorldModel
+from rssm.model.core import State
+from rssm.model.world_model import WorldModel
+from rssm.objective import LossConfig
 
 BATCH = 16
 

@@ -11,10 +11,10 @@ from common.errors import UserError
 from common.records import RECORDS, write_record
 from common.seeding import parse_seeds
 from common.statistics import Estimate, mean_interval, paired_difference
-from experiments.ablations import BASE, VARIANTS
-from experiments.finished import FinishedRun, check_measured_alike
+from experiments.training.ablations import BASE, VARIANTS
+from experiments.training.finished import FinishedRun, check_measured_alike
 
-DESCRIPTION = """Run the ablation study of experiments/ablations.py and compare with its base.
+DESCRIPTION = """Run the ablation study (experiments/training/ablations.py), compare with its base.
 
     python scripts/ablate.py                                       all variants, seeds 1-3
     python scripts/ablate.py variants=repeat_1,colour seeds=1-5
@@ -115,7 +115,7 @@ def keep(
     estimates: Mapping[str, Mapping[str, Estimate]],
 ) -> Path:
     """Write the record and its figure; returns the record's path."""
-    from experiments.figures import draw_ablations  # late: matplotlib is slow to start
+    from experiments.report.figures import draw_ablations  # late: matplotlib is slow to start
 
     first = runs["base"][0]
     variants = {
@@ -153,7 +153,11 @@ def keep(
 
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
-    from experiments.study import Task, only_one, run_all  # late: --help need not wait for numba
+    from experiments.training.study import (  # late: --help need not wait for numba
+        Task,
+        only_one,
+        run_all,
+    )
 
     root, common = Path(settings.run_root), (f"total_timesteps={settings.total_timesteps}",)
     common = (*BASE, *common, *settings.overrides)

@@ -11,9 +11,9 @@ from common.errors import UserError
 from common.files import atomic_write_text, replacing, sha256_file
 from common.records import check_name, write_record
 from common.runs import ROOT
-from experiments.averages import averaged, best_run, common_curve, over_tracks, seed_means
-from experiments.finished import MEASURES, OWN, FinishedRun, check_comparable, find_runs
-from experiments.model_card import model_card, read_evaluations, training_command
+from experiments.report.model_card import model_card, read_evaluations, training_command
+from experiments.training.averages import averaged, best_run, common_curve, over_tracks, seed_means
+from experiments.training.finished import MEASURES, OWN, FinishedRun, check_comparable, find_runs
 
 DESCRIPTION = """Average runs of train_ppo.py that differ in their seed only, or keep a single one.
 
@@ -143,7 +143,7 @@ def keep(
     settings: Settings, runs: Sequence[FinishedRun], evaluations: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Write the record, its figure and the checkpoint; returns where."""
-    from experiments.figures import draw_record_curve  # late: matplotlib is slow to start
+    from experiments.report.figures import draw_record_curve  # late: matplotlib is slow to start
 
     into = Path(settings.into) if settings.into else ROOT / "experiments"
     kept: dict[str, Any] = {}

@@ -37,7 +37,7 @@ class Ours:
 
     def __init__(self, num_envs: int, **options: Any) -> None:
         from envs.racing import EnvConfig, RacingVectorEnv
-        from envs.racing.drivers import CentrelineDriver
+        from envs.racing.drivers.controller import CentrelineDriver
 
         self.env = RacingVectorEnv(num_envs, EnvConfig(preset="carracing", **options), seed=1)
         self.driver = CentrelineDriver()
@@ -65,8 +65,8 @@ class Reference:
         import numpy as np
 
         from envs.racing import EnvConfig, RacingVectorEnv
-        from envs.racing.drivers import CentrelineDriver
-        from envs.racing.reference import make_reference
+        from envs.racing.drivers.controller import CentrelineDriver
+        from envs.racing.reference.drive import make_reference
 
         env = RacingVectorEnv(1, EnvConfig(preset="carracing"), track_seeds=[seed])
         driver = CentrelineDriver()

@@ -13,7 +13,7 @@ from common.runs import Run
 if TYPE_CHECKING:
     from gymnasium import Env
 
-    from experiments.bench import Parts, Results
+    from experiments.training.bench import Parts, Results
 
 DESCRIPTION = """Time PPO against Stable-Baselines3 (extras parity and bench).
 
@@ -97,7 +97,7 @@ def without_score(env: "Env") -> "Env":
     from gymnasium.wrappers import TransformObservation
 
     from envs.racing.config import ObservationSpec
-    from envs.racing.frames import FrameAdapter
+    from envs.racing.pixels.frames import FrameAdapter
 
     # With a stack of one, every frame is shown as an episode's first.
     show = FrameAdapter(ObservationSpec(), mask_score=True).reset
@@ -113,7 +113,7 @@ class StableBaselines:
         from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
         from envs.racing.config import ObservationSpec
-        from experiments.bench import SEED, Stopwatch
+        from experiments.training.bench import SEED, Stopwatch
 
         kind = SubprocVecEnv if workers else DummyVecEnv
         env = make_vec_env(
@@ -158,7 +158,7 @@ class StableBaselines:
 def speed(settings: Settings, run: Run) -> "Results":
     """Steps/s of both on the same work, in turns; metrics and details."""
     from envs.racing.config import EnvConfig, RewardConfig
-    from experiments import bench
+    from experiments.training import bench
     from ppo.config import NetworkConfig, PPOConfig, TrainConfig
 
     steps = settings.num_envs * settings.num_steps
@@ -215,7 +215,7 @@ def speed(settings: Settings, run: Run) -> "Results":
 
 def learning(settings: Settings, run: Run) -> "Results":
     """Training time of both, by their defaults, until the target; metrics and details."""
-    from experiments import bench
+    from experiments.training import bench
 
     budget = ("experiment=carracing_900", f"total_timesteps={settings.budget}")
     ours = bench.Ours(bench.configuration(*budget, quick=settings.quick), run)
@@ -309,7 +309,7 @@ def main() -> None:
     require_baselines()
     if settings.quick:
         settings = shortened(settings)
-    from experiments import bench
+    from experiments.training import bench
 
     bench.measure("bench_ppo", chosen, settings, {name: f"ppo_{name}" for name in PARTS})
 

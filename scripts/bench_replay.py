@@ -73,7 +73,7 @@ class Settings:
 def drive(num_episodes: int, rows: int = 1000) -> list[Episode]:
     """Episodes of the scripted driver."""
     from envs.racing import EnvConfig, RacingVectorEnv
-    from envs.racing.drivers import CentrelineDriver
+    from envs.racing.drivers.controller import CentrelineDriver
     from replay.schema import TELEMETRY
 
     env = RacingVectorEnv(num_episodes, EnvConfig(end_at_finish=False, max_ticks=rows), seed=1)

@@ -14,7 +14,7 @@ from common.runs import Run
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from experiments.bench import Results
+    from experiments.training.bench import Results
     from rssm.data import Reader
 
 DESCRIPTION = """Time world-model training against TorchRL's DreamerV3 (extra bench).
@@ -92,8 +92,8 @@ class Ours:
         import torch
 
         from rssm.config import NetworkConfig, OptimiserConfig
-        from rssm.losses import LossConfig
-        from rssm.model import WorldModel
+        from rssm.model.world_model import WorldModel
+        from rssm.objective import LossConfig
 
         torch.manual_seed(1)
         self.model = WorldModel(network or NetworkConfig(**OURS), reader.telemetry, reader.off)
@@ -243,7 +243,7 @@ def batches(settings: Settings, reader: "Reader", seed: int) -> Any:
 
 def speed(settings: Settings, run: Run) -> "Results":
     """Frames/s of both on the same batches, in turns; metrics and details."""
-    from experiments import bench
+    from experiments.training import bench
 
     reader = read(settings, "train")
     take, frames = batches(settings, reader, bench.SEED), settings.batch * settings.length
@@ -280,7 +280,7 @@ def speed(settings: Settings, run: Run) -> "Results":
 
 def quality(settings: Settings, run: Run) -> "Results":
     """Held-out reconstruction of both after the same frames; metrics and details."""
-    from experiments import bench
+    from experiments.training import bench
 
     reader, held_out = read(settings, "train"), read(settings, "val")
     take = batches(settings, reader, bench.SEED)
@@ -337,7 +337,7 @@ def presets(settings: Settings, run: Run) -> "Results":
     from torch.profiler import profile as profiler
 
     from common.config import CONF_DIR, validate
-    from experiments import bench
+    from experiments.training import bench
     from rssm.training_run import TrainConfig
 
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
@@ -377,8 +377,8 @@ def main() -> None:
     if settings.quick:
         settings = replace(settings, rounds=1, batch=2, length=8, updates=2)
     chosen: Sequence[str] = list(PARTS) if settings.part == "all" else [settings.part]
-    from common.nn import tune_allocator
-    from experiments import bench
+    from common.torch.device import tune_allocator
+    from experiments.training import bench
 
     tune_allocator()
     bench.measure(

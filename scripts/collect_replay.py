@@ -10,7 +10,7 @@ from common.files import write_json
 from common.records import write_record
 from common.runs import ROOT
 
-DESCRIPTION = """Collect one of the data sets (experiments/datasets.py has the recipes).
+DESCRIPTION = """Collect one of the data sets (experiments/data/recipes.py has the recipes).
 
     python scripts/collect_replay.py dataset=D4_main
     python scripts/collect_replay.py dataset=D6b factor=0.2 root=/tmp/data
@@ -62,9 +62,9 @@ def main() -> None:
     # Late: --help need not wait for torch and numba.
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from experiments.collection import Collector, load_hashed
-    from experiments.dataset_summary import contact_sheet, show, summarise
-    from experiments.datasets import recipe
+    from experiments.data.collection import Collector, load_hashed
+    from experiments.data.recipes import recipe
+    from experiments.data.summary import contact_sheet, show, summarise
     from ppo.evaluate import resolve_checkpoint
     from replay.shards import DataSet
 

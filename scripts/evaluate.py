@@ -49,7 +49,7 @@ class Settings:
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     # Late: --help need not wait for torch and numba.
-    from common.nn import choose_device
+    from common.torch.device import choose_device
     from envs.racing import evaluate as evaluator
     from ppo.diagnostics import Recorder, diagnose_evaluation
     from ppo.evaluate import headline, load_policy, report, require_extra, resolve_checkpoint

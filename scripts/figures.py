@@ -48,7 +48,7 @@ class Settings:
 
 
 def curves(records: Path, path: Path) -> None:
-    from experiments import figures, kept
+    from experiments.report import figures, kept
 
     # Two points make no curve; records of before averages held their columns in another way.
     drawn = [r for r in kept.trained(records) if len(_curve(r).get("ticks", ())) > 2]
@@ -58,7 +58,7 @@ def curves(records: Path, path: Path) -> None:
 
 
 def scores(records: Path, path: Path) -> None:
-    from experiments import figures
+    from experiments.report import figures
 
     record = read_record("carracing", records)
     if record is None:
@@ -70,7 +70,7 @@ def scores(records: Path, path: Path) -> None:
 
 
 def speed(records: Path, path: Path) -> None:
-    from experiments import figures
+    from experiments.report import figures
 
     engine, training = read_record("speed", records), read_record("ppo_speed", records)
     if engine is None:
@@ -84,7 +84,7 @@ def drive(records: Path, path: Path) -> None:
     """By the same film as scripts/watch.py's."""
     if not DRIVER.is_file():
         raise Skipped(f"no driver {DRIVER.name}: python scripts/aggregate.py checkpoint=race")
-    from envs.racing.video import TICKS_PER_SECOND, record_video, save_still
+    from envs.racing.show.video import TICKS_PER_SECOND, record_video, save_still
     from ppo.evaluate import load_policy
 
     driver = load_policy(DRIVER)

@@ -42,8 +42,8 @@ class Settings:
 def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
     import numpy as np
 
-    from envs.racing import parity
-    from envs.racing.reference import make_reference
+    from envs.racing.reference import parity
+    from envs.racing.reference.drive import make_reference
 
     env = make_reference()
     metrics: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from common.keyboard import Controls, open_window
 from common.runs import Run, timestamped
 
 if TYPE_CHECKING:
-    from envs.racing.stage import EngineWorld
+    from envs.racing.show.stage import EngineWorld
 
 DESCRIPTION = """Drive with the keyboard (extra play: pip install -e '.[play]').
 
@@ -190,9 +190,9 @@ def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     # Late: --help need not wait for numba.
     from envs.racing.config import EnvConfig, ObservationSpec
-    from envs.racing.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
-    from envs.racing.stage import EngineWorld
-    from envs.racing.video import DIRECTION_NAMES, record_video
+    from envs.racing.show.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
+    from envs.racing.show.stage import EngineWorld
+    from envs.racing.show.video import DIRECTION_NAMES, record_video
 
     try:
         config = EnvConfig(

@@ -11,7 +11,7 @@ from common import cli
 from common.runs import Run
 
 if TYPE_CHECKING:
-    from experiments.bench import Results
+    from experiments.training.bench import Results
 
 DESCRIPTION = """Take the training time of PPO with its defaults (CarRacing-v3's game) apart.
 
@@ -68,7 +68,7 @@ def profile(settings: Settings, run: Run) -> "Results":
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
-    from experiments import bench
+    from experiments.training import bench
 
     config = bench.configuration("experiment=carracing_900", quick=settings.quick)
     ours = bench.Ours(config, run)
@@ -113,7 +113,7 @@ def peak_gflops(times: int = 10) -> dict[str, float]:
     """The best rates that torch reaches here in float32, on sizes that suit it."""
     import torch
 
-    from experiments.bench import Stopwatch
+    from experiments.training.bench import Stopwatch
 
     side, channels, size = 1536, 64, 34
     a = torch.rand(side, side)
@@ -137,7 +137,7 @@ def variants(settings: Settings, run: Run) -> "Results":
     """Our default network under other switches, in turns; metrics and details."""
     import torch
 
-    from experiments import bench
+    from experiments.training import bench
     from ppo.training_run import make_env
 
     # A quarter of the default rollout, with minibatches of the default size.
@@ -205,7 +205,7 @@ def variants(settings: Settings, run: Run) -> "Results":
 
 def validation(settings: Settings, run: Run) -> "Results":
     """What a validation in the background costs the training beside it; metrics and details."""
-    from experiments import bench
+    from experiments.training import bench
     from ppo.training_run import make_validation
     from ppo.validation import Snapshot
 
@@ -256,7 +256,7 @@ def main() -> None:
     chosen = PARTS if settings.part == "all" else {settings.part: PARTS[settings.part]}
     if settings.quick:
         settings = replace(settings, rounds=1, stretches=1)
-    from experiments import bench
+    from experiments.training import bench
 
     bench.measure("profile_ppo", chosen, settings, dict.fromkeys(PARTS, "ppo_profile"))
 

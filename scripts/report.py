@@ -6,20 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autoresearch import keep
-from autoresearch import report as campaign_report
-from autoresearch.calibrate import CALIBRATIONS
-from autoresearch.summary import summarize
-from autoresearch.verify import verify
+from autoresearch.judge.calibration import CALIBRATIONS
+from autoresearch.judge.verify import verify
+from autoresearch.report import keep
+from autoresearch.report import page as campaign_report
+from autoresearch.report.summary import summarize
 from common import cli
 from common.errors import UserError
 from common.files import atomic_write_text
 from common.markdown import cores, estimate, number, provenance, table, tables
 from common.records import RECORDS, read_record
 from common.runs import ROOT
-from experiments.kept import BUDGETS, REAL, data_sets, ladder, probes, trained
-from experiments.ladder_report import ladder_section
-from experiments.probe_report import data_section, probes_section
+from experiments.report.kept import BUDGETS, REAL, data_sets, ladder, probes, trained
+from experiments.report.ladder import ladder_section
+from experiments.report.probes import data_section, probes_section
 
 DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 

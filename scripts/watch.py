@@ -71,9 +71,9 @@ def main() -> None:
             "checkpoint=runs/ppo/<run>"
         )
     # Late: --help need not wait for torch and numba.
-    from common.nn import choose_device
+    from common.torch.device import choose_device
     from envs.racing.evaluate import EVALUATOR_HASH
-    from envs.racing.video import record_video, save_still
+    from envs.racing.show.video import record_video, save_still
     from ppo.evaluate import load_policy, resolve_checkpoint
 
     path = resolve_checkpoint(settings.checkpoint or CHECKPOINT)

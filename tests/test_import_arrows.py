@@ -26,7 +26,29 @@ ARROWS: dict[str, set[str]] = {
 
 ENTRY_MODULES = {"scripts", "tests"}
 
+INNER: dict[str, dict[str, set[str]]] = {
+    "envs/racing": {
+        "sim": {"pixels"},
+        "pixels": {"sim"},
+        "score": {"sim"},
+        "reference": {"sim", "pixels", "score"},
+        "drivers": {"sim"},
+        "show": {"sim", "pixels", "score", "reference"},
+    },
+    "autoresearch": {
+        "loop": {"judge", "propose", "execute"},
+        "judge": {"loop", "propose", "execute"},
+        "propose": set(),
+        "execute": {"propose", "loop"},
+        "report": {"loop", "judge", "propose"},
+    },
+    "rssm": {"model": set()},
+    "common": {"torch": set(), "rl": {"torch"}},
+}
+"""Inside a room: folder to the folders beside it that it may import."""
+
 TORCH = {"torch", "lightning", "pytorch_lightning"}
+TORCH_IN_COMMON = ("common/torch/", "common/rl/")
 TORCH_ROOMS = {"ppo", "rssm", "probes", "experiments", "llm"}
 
 
@@ -69,8 +91,18 @@ def violations(root: Path) -> list[str]:
                     found.append(f"{where}: {room} may not use entry commands ({package})")
                 if package in TORCH and room not in TORCH_ROOMS:
                     lazy = room == "common" and line not in top_level
-                    if not lazy and relative != "common/nn.py":
+                    if not lazy and not relative.startswith(TORCH_IN_COMMON):
                         found.append(f"{where}: {room} may not import {package} here")
+    for room, folders in INNER.items():
+        prefix = room.replace("/", ".") + "."
+        for folder, allowed in folders.items():
+            for path in sorted((root / room / folder).rglob("*.py")):
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                for line, name in imports(tree):
+                    inner = name.removeprefix(prefix).partition(".")[0]
+                    if name.startswith(prefix) and inner in folders.keys() - allowed - {folder}:
+                        where = f"{path.relative_to(root).as_posix()}:{line}"
+                        found.append(f"{where}: {prefix}{folder} may not use {prefix}{inner}")
     return found
 
 
@@ -88,6 +120,11 @@ def test_arrows():
         ("common/a.py", "import torch.nn", "common/a.py:1: common may not import torch here"),
         ("rssm/a.py", "import envs", "rssm/a.py:1: rssm may not use envs"),
         ("autoresearch/a.py", "import rssm", "autoresearch/a.py:1: autoresearch may not use rssm"),
+        (
+            "envs/racing/sim/a.py",
+            "import envs.racing.score.terms",
+            "envs/racing/sim/a.py:1: envs.racing.sim may not use envs.racing.score",
+        ),
         ("ppo/a.py", "import train_ppo", "ppo/a.py:1: ppo may not use entry commands (train_ppo)"),
     ],
 )
@@ -101,7 +138,8 @@ def test_a_wrong_import_is_found(tmp_path, name, source, expected):
     ("name", "source"),
     [
         ("common/a.py", "def f():\n    import torch"),
-        ("common/nn.py", "import torch"),
+        ("common/torch/a.py", "import torch"),
+        ("envs/racing/pixels/a.py", "from envs.racing.sim import track"),
         ("ppo/a.py", "import envs.racing, common.runs, torch\nfrom . import policy"),
         ("rssm/a.py", "from replay.sampler import x"),
     ],

@@ -16,17 +16,17 @@ from itertools import pairwise
 import numpy as np
 
 from common.errors import UserError
-from envs.racing.camera import make_camera
 from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, roll, touch
-from envs.racing.kernel import kernel
-from envs.racing.pool import HANDLE, PaintedTrack, open_track
-from envs.racing.progress import foot, pass_tiles, update
-from envs.racing.render import LUT_SIZE, draw, fresh_lut, make_look
-from envs.racing.rewards import TERMS, Rules, coefficients, corner_angle, settle
-from envs.racing.schedule import GRID, Start
-from envs.racing.texture import TILE_CODE
-from envs.racing.track import MAX_TILES
+from envs.racing.pixels.camera import make_camera
+from envs.racing.pixels.render import LUT_SIZE, draw, fresh_lut, make_look
+from envs.racing.pixels.texture import TILE_CODE
+from envs.racing.score.rewards import TERMS, Rules, coefficients, corner_angle, settle
+from envs.racing.sim.dynamics import CAR, WHEEL, drive, move, origin_x, origin_y, place, roll, touch
+from envs.racing.sim.kernel import kernel
+from envs.racing.sim.pool import HANDLE, PaintedTrack, open_track
+from envs.racing.sim.progress import foot, pass_tiles, update
+from envs.racing.sim.schedule import GRID, Start
+from envs.racing.sim.track import MAX_TILES
 
 TELEMETRY = (
     "speed",
@@ -235,7 +235,7 @@ class Engine:
         if config.preset == "gymnasium_carracing":
             raise UserError(
                 "preset gymnasium_carracing is Gymnasium's own simulator, not this engine: "
-                "use envs.racing.reference_env.ReferenceVectorEnv, or preset=carracing"
+                "use envs.racing.reference.vector_env.ReferenceVectorEnv, or preset=carracing"
             )
         agents = config.num_agents
         self.config = config

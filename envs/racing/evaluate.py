@@ -26,8 +26,8 @@ from common.errors import UserError
 from common.seeding import refuse_sealed, whole_seed
 from common.statistics import mean_interval, proportion_interval
 from envs.racing.config import EnvConfig, ObservationSpec
-from envs.racing.metrics import episode_statistics
-from envs.racing.reference_pool import ReferencePool
+from envs.racing.reference.pool import ReferencePool
+from envs.racing.score.metrics import episode_statistics
 from envs.racing.vector_env import RacingVectorEnv
 
 MAX_TICKS = 1000
@@ -45,15 +45,22 @@ MEANS = (
 )
 SHARES = ("finished", "left_track")
 
-_NOT_MEASURING = {"view.py", "video.py", "stage.py", "dashboard.py", "parity.py", "drivers.py"}
-_NOT_MEASURING |= {"parallel_env.py", "single_env.py", "reference_env.py"}
+MEASURES = ("sim", "pixels", "score", "reference")
+"""Folders beside this file whose every module the ruler measures with."""
+
+FACES = ("config.py", "engine.py", "evaluate.py", "vector_env.py")
+"""What joins them, and this file."""
 
 
 def _hash() -> str:
+    package = Path(__file__).parent
+    sources = [package / face for face in FACES]
+    for folder in MEASURES:
+        sources += sorted((package / folder).rglob("*.py"))
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        if source.name not in _NOT_MEASURING:
-            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for source in sources:
+        name = source.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from common.errors import UserError
 from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.dynamics import DT
+from envs.racing.pixels.view import render_view
+from envs.racing.sim.dynamics import DT
 from envs.racing.vector_env import RacingVectorEnv
-from envs.racing.view import render_view
 
 RENDER_MODES = ("rgb_array", "state_pixels")
 

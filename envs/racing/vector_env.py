@@ -14,11 +14,11 @@ from gymnasium.vector.utils import batch_space
 
 from common.errors import UserError
 from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.dynamics import DT
 from envs.racing.engine import TELEMETRY, Engine
-from envs.racing.metrics import episode_statistics
-from envs.racing.rewards import TERMS
-from envs.racing.schedule import TrackSchedule, keys_from_arrays, keys_to_arrays
+from envs.racing.score.metrics import episode_statistics
+from envs.racing.score.rewards import TERMS
+from envs.racing.sim.dynamics import DT
+from envs.racing.sim.schedule import TrackSchedule, keys_from_arrays, keys_to_arrays
 
 ACTION_LOW = np.array([-1.0, 0.0, 0.0], np.float32)
 ACTION_HIGH = np.array([1.0, 1.0, 1.0], np.float32)

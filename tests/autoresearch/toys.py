@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from autoresearch.campaign import Campaign
 from autoresearch.config import CampaignConfig
+from autoresearch.loop.campaign import Campaign
 from common import schema
 from common.runs import code_state
 

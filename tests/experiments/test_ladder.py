@@ -10,9 +10,9 @@ from common.errors import UserError
 from common.files import sha256_file, to_plain, write_json
 from common.runs import Run
 from experiments import ladder
-from experiments.datasets import RECIPES
-from experiments.kept import RUNGS
+from experiments.data.recipes import RECIPES
 from experiments.ladder import Settings, configuration, rungs, summary, verdict
+from experiments.report.kept import RUNGS
 from probes import __main__ as probe_command
 from probes.clips import RULES
 from rssm.config import Observable, RungConfig

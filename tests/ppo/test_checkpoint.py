@@ -7,7 +7,7 @@ import torch
 
 import ppo
 from common.errors import UserError
-from common.nn import to_arrays, to_tensors
+from common.torch.checkpoint import to_arrays, to_tensors
 from ppo import checkpoint
 from ppo.policy import ActorCritic
 from tests.ppo.toys import NETWORK, SPEC

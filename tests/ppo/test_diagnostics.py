@@ -10,7 +10,7 @@ from common.runs import Run
 from envs.racing import RacingVectorEnv
 from envs.racing import evaluate as evaluator
 from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.drivers import CentrelineDriver
+from envs.racing.drivers.controller import CentrelineDriver
 from ppo.config import PPOConfig, TrainConfig
 from ppo.diagnostics import (
     Recorder,

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.nn import ReturnScaler
+from common.rl.scaling import ReturnScaler
 from ppo.policy import ActorCritic
 from ppo.rollout import Collector, RolloutBuffer
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, ToyRace

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from common.files import read_json, read_jsonl
-from tests.ppo.test_train_ppo import ROOT
+from tests.commands import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from envs.racing import EnvConfig, RacingVectorEnv
-from envs.racing.scenarios import make_scenario
-from experiments.collection import describe_camera
+from envs.racing.drivers import make_scenario
+from experiments.data.collection import describe_camera
 from replay import Attributes, ShardWriter
 from replay.collect import collect
 

@@ -9,7 +9,7 @@ import torch
 import rssm
 from common.errors import UserError
 from rssm import checkpoint
-from rssm.model import WorldModel
+from rssm.model.world_model import WorldModel
 from tests.rssm.toys import DISCRETE, NETWORK, batch, model
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import distributions
 
-from rssm.core import State
 from rssm.imagination import imagine
+from rssm.model.core import State
 from tests.rssm.toys import DISCRETE, NETWORK, batch, model
 
 NETWORKS = pytest.mark.parametrize("network", [NETWORK, DISCRETE], ids=["gaussian", "discrete"])
@@ -210,7 +210,7 @@ def test_extra_inputs_are_taken_only_where_the_core_has_them():
             rows["observation"], rows["action"], rows["is_first"], extra=torch.zeros(2, 6, 3)
         )
     torch.manual_seed(0)
-    from rssm.model import WorldModel
+    from rssm.model.world_model import WorldModel
 
     posed = WorldModel(NETWORK, extra=3)
     state = posed.core.initial(2)
@@ -222,7 +222,7 @@ def test_extra_inputs_are_taken_only_where_the_core_has_them():
 
 
 def test_the_gaussian_begins_as_wide_as_configured():
-    from rssm.core import Core
+    from rssm.model.core import Core
 
     network = dataclasses.replace(NETWORK, hidden=256, first_std=0.3)
     torch.manual_seed(0)

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from replay import WindowSampler
-from rssm.core import State
 from rssm.data import DataConfig, Passes, Reader
 from rssm.imagination import imagine
-from rssm.losses import LossConfig
-from rssm.model import WorldModel
+from rssm.model.core import State
+from rssm.model.world_model import WorldModel
+from rssm.objective import LossConfig
 from tests.rssm.toys import NETWORK, counting_data, opened
 
 pytestmark = pytest.mark.slow

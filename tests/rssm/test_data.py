@@ -6,7 +6,7 @@ import torch
 
 from common.errors import UserError
 from rssm.data import DataConfig, Passes, Reader, choose_heads
-from rssm.heads import HeadConfig
+from rssm.model.heads import HeadConfig
 from tests.rssm.toys import counting_data, opened
 
 

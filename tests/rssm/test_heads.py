@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from rssm.core import State
-from rssm.heads import BINS, BOUND, HeadConfig, Heads, symexp, symlog, two_hot
 from rssm.imagination import imagine
-from rssm.losses import LossConfig, kl_losses, weighted_sum
+from rssm.model.core import State
+from rssm.model.heads import BINS, BOUND, HeadConfig, Heads, symexp, symlog, two_hot
+from rssm.objective import LossConfig, kl_losses, weighted_sum
 from tests.rssm.toys import DISCRETE, batch, model
 
 
@@ -124,7 +124,7 @@ def test_the_image_loss_is_the_error_of_decoded_frames():
     frames = rows["observation"].flatten(0, 1)
     loss = world.image_losses(features.flatten(0, 1), frames)[0].mean()
     flat = world.decoder(features.flatten(0, 1))
-    from rssm.decoder import from_patches
+    from rssm.model.decoder import from_patches
 
     decoded = from_patches(flat, 3) + 0.5
     expected = (decoded - frames.float() / 255).square().sum((1, 2, 3)).mean()
@@ -187,7 +187,7 @@ def test_overshooting_leaves_out_what_there_is_not():
 
 
 def test_frames_come_back_from_their_patches():
-    from rssm.decoder import from_patches, to_patches
+    from rssm.model.decoder import from_patches, to_patches
 
     frames = torch.randint(0, 256, (2, 96, 96, 3), dtype=torch.uint8)
     patches = to_patches(frames)
@@ -236,7 +236,7 @@ def test_a_decoder_may_be_told_the_motion_and_telemetry_see_only_its_part():
     import dataclasses
 
     from rssm.config import MOTION
-    from rssm.model import WorldModel
+    from rssm.model.world_model import WorldModel
     from tests.rssm.toys import NETWORK
 
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ import torch
 
 from replay import Attributes, DataSet, Episode, ShardWriter
 from rssm.config import NetworkConfig
-from rssm.model import WorldModel
+from rssm.model.world_model import WorldModel
 
 NETWORK = NetworkConfig(
     channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16, min_std=0.05

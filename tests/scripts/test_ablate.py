@@ -12,11 +12,11 @@ from common.errors import ConfigError, UserError
 from common.files import read_json
 from common.runs import Run
 from common.statistics import mean_interval
-from experiments.ablations import BASE, VARIANTS
-from experiments.finished import FinishedRun
-from experiments.study import Task, composed, run_all
+from experiments.training.ablations import BASE, VARIANTS
+from experiments.training.finished import FinishedRun
+from experiments.training.study import Task, composed, run_all
 from scripts.ablate import MEASURES, compare
-from tests.ppo.test_train_ppo import command, last_line
+from tests.commands import command, last_line
 
 SMALL = ("ppo.num_envs=4", "ppo.num_steps=8", "ppo.minibatches=2", "ppo.epochs=1",
          "ppo.network.channels=[4,8,8]", "ppo.network.hidden=[16]", "evaluation.test_seeds=3-4",

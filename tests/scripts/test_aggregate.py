@@ -11,11 +11,11 @@ from common import cli
 from common.errors import UserError
 from common.files import read_json, sha256_file, write_json
 from common.statistics import mean_interval
-from experiments.averages import averaged, best_run, common_curve, over_tracks
-from experiments.finished import FinishedRun, find_runs
-from experiments.model_card import training_command
+from experiments.report.model_card import training_command
+from experiments.training.averages import averaged, best_run, common_curve, over_tracks
+from experiments.training.finished import FinishedRun, find_runs
 from scripts.aggregate import DESCRIPTION, Settings
-from tests.ppo.test_train_ppo import TINY, command, last_line
+from tests.commands import TINY, command, last_line
 
 SCRIPT = "scripts/aggregate.py"
 

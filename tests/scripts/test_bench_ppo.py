@@ -12,10 +12,10 @@ import pytest
 from common.errors import UserError
 from common.files import read_json
 from envs.racing.config import ObservationSpec
-from envs.racing.frames import SCORE_TOP, SCORE_WIDTH
-from experiments import bench as benches
-from experiments.bench import Stopwatch
-from tests.ppo.test_train_ppo import ROOT, command, last_line
+from envs.racing.pixels.frames import SCORE_TOP, SCORE_WIDTH
+from experiments.training import bench as benches
+from experiments.training.bench import Stopwatch
+from tests.commands import ROOT, command, last_line
 
 SCRIPT = "scripts/bench_ppo.py"
 

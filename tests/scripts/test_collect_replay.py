@@ -15,8 +15,8 @@ import torch
 
 from common.errors import UserError
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv
-from experiments.collection import PolicyDriver
-from experiments.datasets import RECIPES, TRACKS, Recipe, Selection, Source
+from experiments.data.collection import PolicyDriver
+from experiments.data.recipes import RECIPES, TRACKS, Recipe, Selection, Source
 from ppo import checkpoint
 from ppo.config import NetworkConfig
 from ppo.evaluate import load_policy

@@ -9,7 +9,7 @@ from replay import DataSet
 from rssm import WorldModel, checkpoint
 from rssm.config import NetworkConfig
 from rssm.data import Reader
-from tests.ppo.test_train_ppo import command, last_line
+from tests.commands import command, last_line
 from tests.probes.recorded import record
 
 SCRIPT = "scripts/dream.py"

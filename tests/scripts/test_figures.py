@@ -8,14 +8,14 @@ from PIL import Image
 
 from common.files import read_json
 from envs.racing import ObservationSpec
-from experiments.figures import DPI, WIDTH
-from experiments.published import PUBLISHED
+from experiments.report.figures import DPI, WIDTH
+from experiments.report.published import PUBLISHED
 from ppo import checkpoint
 from ppo.config import NetworkConfig
 from ppo.policy import ActorCritic
 from scripts import figures
-from tests.ppo.test_train_ppo import command, last_line
-from tests.scripts.small_records import write_speeds, write_training
+from tests.commands import command, last_line
+from tests.experiments.report.small_records import write_speeds, write_training
 
 SCRIPT = "scripts/figures.py"
 DRAWN = "curves,scores,speed"

@@ -152,7 +152,7 @@ def test_the_window_shows_the_drive(play, drive, monkeypatch):
 def test_a_slow_machine_skips_pictures_but_keeps_time(play, tmp_path):
     from common.runs import Run
     from envs.racing import ObservationSpec
-    from envs.racing.stage import EngineWorld
+    from envs.racing.show.stage import EngineWorld
 
     world = EngineWorld(ObservationSpec(), EnvConfig(), 3)
     run = Run.create(tmp_path, "slow", {}, seeds={})

@@ -3,7 +3,7 @@
 import pytest
 
 from common.files import read_json
-from tests.ppo.test_train_ppo import command, last_line
+from tests.commands import command, last_line
 
 SCRIPT = "scripts/profile_ppo.py"
 

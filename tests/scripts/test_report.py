@@ -6,7 +6,7 @@ from common.errors import UserError
 from common.markdown import tables
 from common.records import write_record
 from scripts.report import documents, facts, filled, report
-from tests.scripts.small_records import (
+from tests.experiments.report.small_records import (
     PLACE,
     write_ablations,
     write_rung,

@@ -1,0 +1,4 @@
+"""Who proposes changes: chance, rules, a model of past results, a language model.
+
+May import: `common`, `autoresearch.config`.
+"""

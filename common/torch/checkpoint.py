@@ -1,0 +1,124 @@
+"""Checkpoint files: tensors and plain data, whole or absent; to read one never runs its code."""
+
+import io
+import os
+import warnings
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from common.errors import UserError
+from common.files import atomic_write_bytes
+
+
+def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
+    """Write tensors and plain data, all or nothing; `content` names its `format`."""
+    buffer = io.BytesIO()
+    torch.save(to_tensors(content), buffer)
+    atomic_write_bytes(path, buffer.getvalue())
+
+
+def save_rejected(path: Path, rows: Mapping[str, Tensor]) -> str:
+    """Keep data that training could not use; returns where, or why not: a full disk must not hide
+    the reason for saving."""
+    buffer = io.BytesIO()
+    torch.save({name: tensor.detach().cpu() for name, tensor in rows.items()}, buffer)
+    try:
+        atomic_write_bytes(path, buffer.getvalue())
+    except OSError as error:
+        return f"{path} (which could not be written: {error.strerror})"
+    return str(path)
+
+
+def read_checkpoint(
+    path: str | os.PathLike, expected: str, required: Iterable[str]
+) -> dict[str, Any]:
+    """The content of a checkpoint file, on the CPU. Reading it never runs code from it.
+
+    Args:
+        path: the file.
+        expected: its `format`, such as "dreamracer/ppo/1".
+        required: keys that it must have besides `about`, a mapping of plain data.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or is not one of that format.
+    """
+    path, room = Path(path), expected.split("/")[1]
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; name a file such as {path}/checkpoints/best.pt")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            damaged = archive.testzip()  # torch itself does not compare the checksums
+        if damaged is not None:
+            raise zipfile.BadZipFile(damaged)
+        with warnings.catch_warnings(action="ignore"):  # about files that are refused anyway
+            content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:
+        # torch raises half a dozen types, depending on which byte is wrong.
+        raise UserError(
+            f"{path} is not a readable checkpoint: damaged, cut short, or not a file of weights"
+        ) from error
+    if not isinstance(content, dict) or "format" not in content:
+        raise UserError(f"{path} is not a checkpoint of {room}: it holds no 'format'")
+    if content["format"] != expected:
+        raise UserError(f"{path} has format {content['format']!r}; this version reads {expected!r}")
+    missing = {*required, "about"} - content.keys()
+    if missing:
+        raise UserError(f"{path} is incomplete: no {', '.join(sorted(missing))}")
+    if not (isinstance(content["about"], dict) and _is_plain(content["about"])):
+        raise UserError(f"{path} is damaged: 'about' is no mapping of plain data")
+    return content
+
+
+def check_tensors(module: nn.Module, given: Mapping[str, Any]) -> None:
+    """Raise `TypeError` where a tensor that `module` would load has another type or layout."""
+    for name, tensor in module.state_dict().items():
+        found = given.get(name, tensor)
+        if (found.dtype, found.layout) != (tensor.dtype, tensor.layout):
+            raise TypeError(f"{name} is {found.dtype}, {found.layout}, not {tensor.dtype}")
+
+
+def _is_plain(tree: Any) -> bool:
+    match tree:
+        case None | bool() | int() | float() | str():
+            return True
+        case list() | tuple():
+            return all(map(_is_plain, tree))
+        case dict():
+            return all(isinstance(k, str) and _is_plain(v) for k, v in tree.items())
+    return False
+
+
+def to_tensors(tree: Any) -> Any:
+    """`tree` with numpy arrays as tensors and numpy scalars as plain numbers."""
+    match tree:
+        case np.ndarray():
+            return torch.from_numpy(np.array(tree))
+        case np.generic():
+            return tree.item()
+        case Mapping():
+            return {key: to_tensors(value) for key, value in tree.items()}
+        case list() | tuple():
+            return type(tree)(map(to_tensors, tree))
+    return tree
+
+
+def to_arrays(tree: Any) -> Any:
+    """`tree` with tensors as numpy arrays: the inverse of `to_tensors`, but for scalars."""
+    match tree:
+        case torch.Tensor():
+            return tree.numpy()
+        case Mapping():
+            return {key: to_arrays(value) for key, value in tree.items()}
+        case list() | tuple():
+            return type(tree)(map(to_arrays, tree))
+    return tree

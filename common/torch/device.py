@@ -1,0 +1,73 @@
+"""Where tensors live and how many threads work on them."""
+
+import ctypes
+import os
+
+import torch
+
+from common.errors import ConfigError
+
+_MALLOC_OPTIONS = ((-4, 0), (-1, 2**31 - 1), (-2, 64 * 2**20))
+"""mallopt's M_MMAP_MAX 0 (no block of its own mapping), M_TRIM_THRESHOLD, M_TOP_PAD."""
+MAX_THREADS = 1024
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device called `name`; `auto` takes CUDA, then Apple's MPS, then the CPU.
+
+    Raises `ConfigError` for an unknown name and for a device that this machine lacks.
+    """
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name == "auto":
+        name = "cuda" if cuda else "mps" if mps else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device: {name!r} is not auto, cpu, cuda, cuda:<index> or mps") from None
+    if device.type == "cuda" and not cuda:
+        raise ConfigError(f"device: {name} was asked for, but torch finds no CUDA GPU here")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device: {name} does not exist; GPUs: {torch.cuda.device_count()}")
+    if device.type == "mps" and not mps:
+        raise ConfigError("device: mps was asked for, but torch finds no Apple GPU here")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ConfigError(f"device: {name!r} is not auto, cpu, cuda, cuda:<index> or mps")
+    return device
+
+
+def set_threads(threads: int, processes: int = 1) -> int:
+    """Fix torch's number of CPU threads, which must not depend on the environment's guess.
+
+    0 takes what this process may use, divided among `processes`. Returns the number. Raises
+    `ConfigError` for more than MAX_THREADS, which may end the process without a word.
+    """
+    if threads > MAX_THREADS:
+        raise ConfigError(f"threads is at most {MAX_THREADS}, not {threads}")
+    affinity = getattr(os, "sched_getaffinity", None)
+    available = len(affinity(0)) if affinity else os.cpu_count() or 1
+    threads = threads or max(1, available // processes)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def tune_allocator() -> bool:
+    """Have glibc keep freed memory instead of giving it back to the system; True where it can.
+
+    A training step frees and takes again hundreds of MB. By default each large block is mapped
+    anew, and the system's zeroing of its pages costs up to half of the step.
+    """
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        return all(libc.mallopt(*option) == 1 for option in _MALLOC_OPTIONS)
+    except (OSError, AttributeError):  # another system's allocator: it has other habits
+        return False
+
+
+def check_processes(processes: int, command: str) -> None:
+    """Raise `ConfigError` unless torchrun started as many processes as are configured."""
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes != started:
+        raise ConfigError(
+            f"processes={processes}, but {started} were started; use "
+            f"torchrun --nproc-per-node {processes} {command} processes={processes}"
+        )

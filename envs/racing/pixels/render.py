@@ -1,0 +1,304 @@
+"""Frames: the pixels of CarRacing-v3 by table look-up.
+
+A frame is sampled from the track's prefiltered texture through the inverse of the camera's affine
+map, a row of texel addresses at a time, so that the compiler vectorises both the addresses and the
+look-ups. The car that the camera follows always has the same place in the picture and is blended
+from small coverage tables; other cars, and the zoom of CarRacing's first second, take the general
+path with supersampling. Indicator bars are rectangles with fractional coverage.
+
+The score text of CarRacing is left out: it shows the policy its own return.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+
+import numpy as np
+from llvmlite import ir
+from numba import int32, int64, types, uint32
+from numba.extending import intrinsic
+
+from envs.racing.pixels.camera import (
+    DARKEN,
+    WINDOW_HEIGHT,
+    WINDOW_WIDTH,
+    ZOOM,
+    Camera,
+    zoom_at,
+)
+from envs.racing.pixels.sprites import (
+    BOX_COLUMNS,
+    BOX_ROWS,
+    HULL_RGB,
+    HULL_TOP,
+    STRIPE_RGB,
+    cover_tables,
+    draw_any_car,
+    draw_followed_car,
+)
+from envs.racing.pixels.texture import (
+    LEVELS,
+    MATERIAL_RGB,
+    PERIOD,
+    ROAD,
+    SHADE_STEP,
+    TILE_CODE,
+    fixed_palette,
+    grass_code,
+    light_shares,
+)
+from envs.racing.sim.dynamics import origin_x, origin_y
+from envs.racing.sim.kernel import kernel
+from envs.racing.sim.track import MAX_TILES, PLAYFIELD
+
+BAR_RGB = (
+    (255, 255, 255),
+    (0, 0, 255),
+    (0, 0, 255),
+    (51, 0, 255),
+    (51, 0, 255),
+    (0, 255, 0),
+    (255, 0, 0),
+)
+LUMINANCE = np.array([0.299, 0.587, 0.114])
+GRASS_BINS = 128
+"""Bins of the grass period where ground is computed by formula."""
+
+Look = namedtuple(
+    "Look",
+    "codes tile_value road_value bars hull stripe box_top box_left hull_cover "
+    "tyre_cover stripe_cover",
+)
+"""Colours and tables of a camera: packed values of the fixed codes and of tile shades, channel
+values of bars, hull and stripe, and the followed car's coverage."""
+
+
+def _channels(rgb, grey: bool) -> np.ndarray:
+    """Colour values per channel; luminance as one channel."""
+    rgb = np.asarray(rgb, np.float64)
+    return (rgb @ LUMINANCE)[..., None] if grey else rgb
+
+
+def _packed(rgb: np.ndarray, grey: bool) -> np.ndarray:
+    """Colours as they come out of the reference's shrinking, packed into uint32 values."""
+    shrunk = np.where(rgb > 0, np.maximum(np.floor(rgb) - DARKEN, 0), 0)
+    if grey:
+        return np.round(shrunk @ LUMINANCE).astype(np.uint32)
+    c = shrunk.astype(np.uint32)
+    return c[..., 0] | (c[..., 1] << 8) | (c[..., 2] << 16)
+
+
+def make_look(camera: Camera) -> Look:
+    """Tables of a camera."""
+    grey = camera.channels == 1
+    tile_rgb = MATERIAL_RGB[ROAD] + SHADE_STEP * np.arange(3)[:, None]
+    top = min(int(camera.centre_row - HULL_TOP / camera.along), camera.rows - BOX_ROWS)
+    left = int(camera.centre_column) - BOX_COLUMNS // 2
+    cover = cover_tables(
+        camera.across, camera.along, top, left, camera.centre_row, camera.centre_column, 8
+    )
+    tile_value = _packed(np.floor(tile_rgb), grey)
+    return Look(
+        codes=_packed(fixed_palette(), grey),
+        tile_value=tile_value,
+        road_value=tile_value[0],
+        bars=_channels(np.maximum(np.array(BAR_RGB) - DARKEN, 0), grey),
+        hull=_channels(np.maximum(np.array(HULL_RGB) - DARKEN, 0), grey),
+        stripe=_channels(np.array(STRIPE_RGB) - DARKEN, grey),
+        box_top=top,
+        box_left=left,
+        hull_cover=cover[0],
+        tyre_cover=cover[1],
+        stripe_cover=cover[2],
+    )
+
+
+@kernel
+def fresh_lut(lut, shade, look):
+    """Colours of a track that nobody has driven on. lut: (TILE_CODE + MAX_TILES,) uint32."""
+    lut[:TILE_CODE] = look.codes
+    for i in range(len(shade)):
+        lut[TILE_CODE + i] = look.tile_value[shade[i]]
+
+
+@intrinsic
+def _store_word(_context, address, value):
+    def store(_context, builder, _signature, arguments):
+        pointer = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
+        word = (
+            builder.trunc(arguments[1], ir.IntType(32))
+            if (arguments[1].type.width > 32)
+            else arguments[1]
+        )
+        builder.store(word, pointer, align=1)
+
+    return types.void(types.int64, value), store
+
+
+@kernel(inline="always")
+def _span(start, delta, limit, low, high):
+    """Columns c in [low, high) for which 0 <= start + c * delta < limit."""
+    end = high
+    if delta > 0:
+        if start < 0:
+            low = max(low, (delta - 1 - start) // delta)
+        high = min(high, (limit - start + delta - 1) // delta)
+    elif delta < 0:
+        if start >= limit:
+            low = max(low, (start - limit) // -delta + 1)
+        high = min(high, start // -delta + 1)
+    elif start < 0 or start >= limit:
+        high = low
+    low = min(low, end)
+    return low, max(low, high)
+
+
+@kernel
+def _ground(track, lut, camera, zoom, x, y, angle, frame, line):
+    """Sample the ground into a frame; line: (size,) uint32 scratch for texel addresses."""
+    ratio = ZOOM / zoom
+    level = 0
+    while level + 1 < LEVELS and ratio * 96.0 / camera.size >= 1.5 * 2**level:
+        level += 1
+    table = track.levels[level]
+    offset, height, width = int32(table[0]), int64(table[1]), int64(table[2])
+    scale = table[5]
+    across, along = camera.across * ratio, camera.along * ratio
+    sin, cos = math.sin(angle), math.cos(angle)
+    one = 65536.0
+    du, dv = int64(round(cos * across * scale * one)), int64(round(sin * across * scale * one))
+    size = camera.size
+    reach = abs(x) if abs(x) > abs(y) else abs(y)
+    far = math.hypot(size * across, size * along)
+    formula = level > 0 or reach + far > PLAYFIELD
+    shares = np.empty((2, GRASS_BINS if formula else 0))
+    light_shares(shares[0], across)
+    light_shares(shares[1], along)
+    w = int32(width)
+    # Aligns the grass pattern with the texture, and keeps addresses positive.
+    pattern_x = int64(math.floor(table[3] * scale * one)) + (int64(PERIOD) << 16) * 64
+    pattern_y = int64(math.floor(table[4] * scale * one)) + (int64(PERIOD) << 16) * 64
+    for r in range(camera.rows):
+        py = (camera.centre_row - (r + 0.5)) * along
+        px = (0.5 - camera.centre_column) * across
+        wx, wy = x + cos * px - sin * py, y + sin * px + cos * py
+        u0 = int64(math.floor((wx - table[3]) * scale * one))
+        v0 = int64(math.floor((wy - table[4]) * scale * one))
+        low, high = _span(u0, du, width << 16, 0, size)
+        low, high = _span(v0, dv, height << 16, low, high)
+        # Addresses first, then look-ups: each pass vectorises only on its own. Addresses beyond
+        # the texture are nonsense here, and replaced below.
+        su, sv, tu, tv = int32(u0), int32(v0), int32(du), int32(dv)
+        for c in range(size):
+            u, v = int32(su + int32(c) * tu), int32(sv + int32(c) * tv)
+            line[c] = uint32(offset + (v >> int32(16)) * w + (u >> int32(16)))
+        if high - low < size:
+            gu, gv = uint32(u0 + pattern_x), uint32(v0 + pattern_y)
+            hu, hv = uint32(du & 0xFFFFFFFF), uint32(dv & 0xFFFFFFFF)
+            if formula:
+                for c in range(size):
+                    if c < low or c >= high:
+                        gx, gy = wx + cos * across * c, wy + sin * across * c
+                        line[c] = PERIOD * PERIOD + grass_code(gx, gy, shares[0], shares[1])
+            else:
+                for c in range(low):
+                    u, v = uint32(gu + uint32(c) * hu), uint32(gv + uint32(c) * hv)
+                    v = (v >> uint32(16)) % uint32(PERIOD) * uint32(PERIOD)
+                    line[c] = v + (u >> uint32(16)) % uint32(PERIOD)
+                for c in range(high, size):
+                    u, v = uint32(gu + uint32(c) * hu), uint32(gv + uint32(c) * hv)
+                    v = (v >> uint32(16)) % uint32(PERIOD) * uint32(PERIOD)
+                    line[c] = v + (u >> uint32(16)) % uint32(PERIOD)
+        # A packed colour is stored over the next pixel's first byte too, which comes after it.
+        if camera.channels == 3:
+            at = frame.ctypes.data + r * size * 3
+            for c in range(size - 1):
+                _store_word(at + 3 * c, lut[track.texture[line[c]]])
+            last = lut[track.texture[line[size - 1]]]
+            tail = r * size * 3 + 3 * size - 3
+            frame[tail] = last & uint32(255)
+            frame[tail + 1] = (last >> uint32(8)) & uint32(255)
+            frame[tail + 2] = (last >> uint32(16)) & uint32(255)
+        else:
+            for c in range(size):
+                frame[r * size + c] = lut[track.texture[line[c]]]
+
+
+@kernel
+def _bar(frame, camera, values, left, right, top, bottom):
+    """Add a rectangle of the 1000 x 800 window to the black indicator rows."""
+    if left > right:
+        left, right = right, left
+    if top > bottom:
+        top, bottom = bottom, top
+    # The reference fills the outline's pixels as well.
+    scale_x, scale_y = camera.size / WINDOW_WIDTH, camera.size / WINDOW_HEIGHT
+    x0, x1 = math.floor(left) * scale_x, (math.floor(right) + 1) * scale_x
+    y0, y1 = math.floor(top) * scale_y, (math.floor(bottom) + 1) * scale_y
+    for r in range(max(int(y0), camera.rows), min(int(math.ceil(y1)), camera.size)):
+        high = min(y1, r + 1.0) - max(y0, float(r))
+        for c in range(max(int(x0), 0), min(int(math.ceil(x1)), camera.size)):
+            cover = high * (min(x1, c + 1.0) - max(x0, float(c)))
+            at = (r * camera.size + c) * camera.channels
+            for k in range(camera.channels):
+                frame[at + k] = int(min(frame[at + k] + cover * values[k], 255.0) + 0.5)
+
+
+@kernel
+def _indicators(frame, camera, look, car, wheels):
+    first = camera.rows * camera.size * camera.channels
+    frame[first:] = 0
+    cell, base, unit = WINDOW_WIDTH / 40, WINDOW_HEIGHT * 39 / 40, WINDOW_HEIGHT / 40
+    if car.speed > 1e-4:
+        _bar(frame, camera, look.bars[0], 5 * cell, 6 * cell, base - unit * 0.02 * car.speed, base)
+    for k in range(4):
+        omega = wheels[k].omega
+        if abs(omega) > 1e-4:
+            top = base - unit * 0.01 * omega
+            _bar(frame, camera, look.bars[1 + k], (7 + k) * cell, (8 + k) * cell, top, base)
+    top, bottom = WINDOW_HEIGHT * 36 / 40, WINDOW_HEIGHT * 38 / 40
+    if abs(car.steer) > 1e-4:
+        right = (20 - 10.0 * car.steer) * cell
+        _bar(frame, camera, look.bars[5], 20 * cell, right, top, bottom)
+    if abs(car.yaw_rate) > 1e-4:
+        right = (30 - 0.8 * car.yaw_rate) * cell
+        _bar(frame, camera, look.bars[6], 30 * cell, right, top, bottom)
+
+
+@kernel
+def draw(world_cars, world_wheels, agent, track, lut, look, camera, rivals, frame, line):
+    """Draw what one agent sees.
+
+    Args:
+        world_cars: (agents,) CAR; world_wheels: (agents, 4) WHEEL.
+        lut: (TILE_CODE + MAX_TILES,) uint32, the agent's colours.
+        rivals: (agents, channels) float64 hull colours of other cars.
+        frame: (size * size * channels,) uint8, written.
+        line: (size,) uint32 scratch.
+    """
+    car = world_cars[agent]
+    x, y = origin_x(car), origin_y(car)
+    zoom = zoom_at(camera, car.tick)
+    _ground(track, lut, camera, zoom, x, y, car.angle, frame, line)
+    sin, cos = math.sin(car.angle), math.cos(car.angle)
+    for other in range(len(world_cars)):
+        if other != agent:
+            it = world_cars[other]
+            dx, dy = origin_x(it) - x, origin_y(it) - y
+            right, up = cos * dx + sin * dy, cos * dy - sin * dx
+            if abs(right) < 60 and abs(up) < 60:
+                turned = it.angle - car.angle
+                wheels = world_wheels[other]
+                colour = rivals[other]
+                draw_any_car(frame, camera, look, zoom, right, up, turned, it.steer, wheels, colour)
+    if zoom == ZOOM:
+        draw_followed_car(frame, camera, look, car.steer, world_wheels[agent])
+    else:
+        wheels = world_wheels[agent]
+        draw_any_car(frame, camera, look, zoom, 0.0, 0.0, 0.0, car.steer, wheels, look.hull)
+    if camera.indicators:
+        _indicators(frame, camera, look, car, world_wheels[agent])
+
+
+LUT_SIZE = TILE_CODE + MAX_TILES

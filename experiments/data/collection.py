@@ -1,0 +1,268 @@
+"""Collecting the data sets of `experiments.data.recipes`: worlds, drivers and recorder together."""
+
+import fcntl
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from common import schema
+from common.errors import UserError
+from common.files import read_json, sha256_file, write_json
+from common.runs import ROOT, code_state
+from common.seeding import SPLITS, derive
+from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
+from envs.racing.drivers import ActionNoise, make_scenario
+from envs.racing.evaluate import Policy
+from envs.racing.pixels.camera import ZOOM, make_camera
+from envs.racing.pixels.frames import FrameAdapter
+from experiments.data.recipes import POLICY, TRACKS, Recipe, Source, recipe
+from replay.collect import collect
+from replay.curate import choose_episodes, copy_episodes, known_shards, link_shards
+from replay.schema import DIRECTIONS, Attributes
+from replay.shards import DataSet, ShardWriter
+
+WORLDS = 16
+"""Cars that are driven at a time."""
+
+SHORTEST = 2
+"""Rows of an episode: a step has two."""
+
+# The finish is not marked in the picture, so an end there could not be learnt from it.
+WORLD = EnvConfig(preset="race", end_at_finish=False, track_pool=0)
+
+
+class PolicyDriver:
+    """A trained policy that is given every tick: it decides when its action repeat has passed.
+
+    Args:
+        policy: takes observations of `policy.spec`.
+        num_envs: cars.
+        seed, noise: see `ActionNoise`, which disturbs every tick.
+    """
+
+    def __init__(self, policy: Policy, num_envs: int, seed: int, noise: float) -> None:
+        self._policy = policy
+        spec: ObservationSpec = policy.spec
+        self._repeat = spec.action_repeat
+        self._frames = [FrameAdapter(spec) for _ in range(num_envs)]
+        self._seen = np.zeros((num_envs, *spec.shape), np.uint8)
+        self._tick = np.zeros(num_envs, np.int64)
+        self._decided = np.zeros((num_envs, 3), np.float32)
+        self._noise = ActionNoise(num_envs, seed, noise)
+
+    def __call__(
+        self, observation: np.ndarray, info: Mapping[str, Any], is_first: np.ndarray
+    ) -> np.ndarray:
+        """(n, 3) float32 actions for the next tick; see `replay.collect.Policy`."""
+        self._tick = np.where(is_first, 0, self._tick + 1)
+        due = np.flatnonzero(self._tick % self._repeat == 0)
+        for i in due:
+            adapter = self._frames[i]
+            self._seen[i] = (adapter.reset if is_first[i] else adapter.push)(observation[i])
+        if len(due):
+            self._decided[due] = self._policy.act(self._seen[due], deterministic=True)
+        return self._noise.disturb(self._decided, is_first)
+
+
+def describe_camera(size: int) -> dict[str, float]:
+    """The geometry of recorded frames of size x size pixels, as data sets keep it."""
+    camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
+    return {
+        "pixels_per_unit_across": 1 / camera.across,
+        "pixels_per_unit_along": 1 / camera.along,
+        "car_column": camera.centre_column,
+        "car_row": camera.centre_row,
+        "zoom": ZOOM,
+    }
+
+
+class Collector:
+    """Fills data sets at `root`, as far as they are not yet filled.
+
+    Args:
+        root: of all data sets.
+        policy: the trained policy, its content hash in `policy_hash`.
+        factor: on the frames of every recipe.
+        seed: of tracks, warm-ups and disturbances.
+        early: an early policy and its hash, for the sources that want one.
+        report: told what is collected, rows so far and rows wanted.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        policy: Policy,
+        policy_hash: str,
+        *,
+        factor: float = 1.0,
+        seed: int = 1,
+        early: tuple[Policy, str] | None = None,
+        report: Callable[[str, int, int], None] = lambda *_: None,
+    ) -> None:
+        self._root, self._factor, self._seed, self._report = root, factor, seed, report
+        self._trained, self._early = (policy, policy_hash), early
+        self._code = code_state()["sha256"]
+        reward = OmegaConf.load(ROOT / "conf" / "reward" / "progress.yaml")
+        self._reward = schema.build(RewardConfig, OmegaConf.to_container(reward))
+
+    def fill(self, name: str) -> None:
+        """Collect, join and choose whatever the data set `name` lacks, its parts first.
+
+        What a killed process has written counts, and a larger factor adds to a smaller one's rows.
+        """
+        plan = recipe(name)
+        with self._alone(name):
+            self._fill(name, plan)
+
+    def _fill(self, name: str, plan: Recipe) -> None:
+        for part in plan.parts:
+            self.fill(part)
+            for split in recipe(part).splits():
+                link_shards(self._root, part, name, split)
+        for split, frames in plan.frames.items():
+            for source in plan.sources:
+                for direction in range(len(DIRECTIONS)):
+                    wanted = round(self._factor * frames * source.share / len(DIRECTIONS))
+                    self._collect(name, plan, split, source, direction, max(wanted, SHORTEST))
+        if plan.selection is not None:
+            self.fill(plan.selection.dataset)
+            for split in plan.splits():
+                self._choose(name, plan, split)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Hold a data set: two collectors would drive the same episodes and keep both.
+
+        Raises `UserError` if another process collects it, or if what is there was collected with
+        another seed or policy.
+        """
+        place = self._root / name
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make {place}: {error.strerror}; choose another root") from None
+        with open(place / ".collecting", "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{place} is being collected by another process: wait for it, or collect into "
+                    "another root"
+                ) from None
+            early = None if self._early is None else self._early[1]
+            asked = {"seed": self._seed, "policy": self._trained[1], "early": early}
+            told = place / "collected.json"
+            began = read_json(told) if told.is_file() else asked
+            differ = [f"{key} {began.get(key)}" for key in asked if began.get(key) != asked[key]]
+            if differ:
+                raise UserError(
+                    f"{place} was collected with {', '.join(differ)}: ask for the same, or collect "
+                    "into another root"
+                )
+            write_json(told, asked)
+            yield
+
+    def _collect(
+        self, name: str, plan: Recipe, split: str, source: Source, direction: int, wanted: int
+    ) -> None:
+        episodes = [e for info in known_shards(self._root, name, split) for e in info.episodes]
+        own = [e for e in episodes if e[3] == direction and e[4] == source.scenario]
+        have = sum(length for _, length, *_ in own)
+        missing = wanted - have
+        if missing < SHORTEST:
+            return
+        count = math.ceil(missing / plan.length)
+        worlds = min(WORLDS, count)
+        names = (name, split, source.scenario, direction, have)
+        seed = derive(self._seed, *names) % 2**63
+        drive, policy = self._driver(source, worlds, seed)
+        title = f"{name} {split} {source.scenario} {DIRECTIONS[direction]}"
+        env = RacingVectorEnv(
+            worlds,
+            replace(WORLD, direction=DIRECTIONS[direction], tracks=plan.tracks),
+            self._reward,
+            seed=seed,
+            split=TRACKS[split],
+            track_seeds=_fresh_first(episodes, seed) if split == "probe" else None,
+        )
+        try:
+            with ShardWriter(self._root, name, split, self._attributes(policy, plan)) as writer:
+                collect(
+                    env,
+                    drive,
+                    writer,
+                    frames=missing,
+                    scenario=source.scenario,
+                    direction=direction,
+                    length=math.ceil(missing / count),
+                    warmup=plan.warmup,
+                    seed=seed,
+                    progress=lambda rows: self._report(title, rows, missing),
+                )
+        finally:
+            env.close()
+
+    def _driver(self, source: Source, worlds: int, seed: int) -> tuple[Callable, str]:
+        """The driver of a source, and how the shards name it."""
+        if source.driver != POLICY:
+            options = {"seed": seed, "noise": source.noise, "pace": source.pace}
+            scripted = make_scenario(source.driver, worlds, **options)
+            name = f"{source.driver} pace={source.pace:g} noise={source.noise:g}"
+            return lambda observation, info, is_first: scripted.act(info, is_first), name
+        early = source.early and self._early is not None
+        policy, content = self._early if early else self._trained
+        noise = 0.1 if early else source.noise
+        return PolicyDriver(policy, worlds, seed, noise), f"sha256:{content} noise={noise:g}"
+
+    def _attributes(self, policy: str, plan: Recipe) -> Attributes:
+        return Attributes(
+            environment=asdict(replace(WORLD, direction="both", tracks=plan.tracks)),
+            reward=asdict(self._reward),
+            camera=describe_camera(WORLD.size),
+            action_repeat=WORLD.action_repeat,
+            policy=policy,
+            code=self._code,
+        )
+
+    def _choose(self, name: str, plan: Recipe, split: str) -> None:
+        """Copy the episodes of the selection once: shards of it are told by their policy."""
+        rule = plan.selection
+        label = f"selection:{rule.dataset}"
+        data = DataSet(self._root, rule.dataset, split, check=False)
+        chosen = choose_episodes(data, rule.accepts, round(rule.share * data.rows))
+        shards = known_shards(self._root, name, split)
+        had = [i for i in shards if i.attributes.policy == label]
+        if had:
+            if sum(len(i.episodes) for i in had) != len(chosen):
+                raise UserError(
+                    f"{self._root / name} was chosen from a smaller {rule.dataset}: remove it and "
+                    "collect again"
+                )
+            return
+        attributes = self._attributes(label, plan)
+        # In one shard, which is there or not, so that a killed copy starts anew.
+        with ShardWriter(self._root, name, split, attributes, max_rows=data.rows) as writer:
+            copy_episodes(data, chosen, writer)
+
+
+def load_hashed(path: Path) -> tuple[Policy, str]:
+    """The policy in a checkpoint, and the SHA-256 of its file."""
+    import torch  # late: it takes seconds to start
+
+    from ppo.evaluate import load_policy
+
+    return load_policy(path, dtype=torch.float64), sha256_file(path)
+
+
+def _fresh_first(episodes: list[tuple], seed: int) -> list[int]:
+    """Probe tracks in random order, those that no episode has yet before the others."""
+    first, last = SPLITS["probe"]
+    tracks = np.random.default_rng(seed).permutation(np.arange(first, last + 1))
+    used = {track for _, _, track, *_ in episodes}
+    return sorted(tracks.tolist(), key=lambda track: track in used)

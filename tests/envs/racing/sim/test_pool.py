@@ -1,0 +1,118 @@
+"""The pool of painted tracks: built once, shared, replaced, and never stuck on a failure."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from envs.racing.sim.pool import PaintedTrack, TrackPool, edge_planes
+from tests.envs.racing.driving import painted
+
+
+class Builder:
+    """Notes who built what where."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.built: list[tuple] = []
+        self.threads: list[str] = []
+        self.seconds = seconds
+        self.fails: set = set()
+
+    def __call__(self, key):
+        self.built.append(key)
+        self.threads.append(threading.current_thread().name)
+        time.sleep(self.seconds)
+        if key in self.fails:
+            raise ValueError(f"no track {key}")
+        return f"track {key}"
+
+
+def test_a_key_is_built_once_and_kept_while_it_is_used():
+    build = Builder()
+    pool = TrackPool(build, 2)
+    assert [pool.get(k) for k in (1, 2, 1, 2, 1)] == ["track 1", "track 2"] * 2 + ["track 1"]
+    assert build.built == [1, 2]
+    pool.get(3)  # puts out 2, which was used longest ago
+    pool.get(1)
+    assert build.built == [1, 2, 3]
+    pool.get(2)
+    assert build.built == [1, 2, 3, 2]
+    pool.close()
+
+
+def test_a_prefetched_track_is_built_beside_and_waited_for():
+    build = Builder(0.05)
+    pool = TrackPool(build, 4)
+    pool.prefetch(1)
+    pool.prefetch(1)
+    assert pool.get(1) == "track 1"
+    assert build.built == [1]
+    assert build.threads[0].startswith("track-builder")
+    pool.close()
+
+
+def test_what_is_needed_now_does_not_queue_behind_what_is_needed_later():
+    build = Builder(0.05)
+    pool = TrackPool(build, 16)
+    for key in range(10):
+        pool.prefetch(key)
+    assert pool.get(9) == "track 9"
+    assert len(build.built) < 5, "waited for the whole queue"
+    pool.close()
+    assert build.built.count(9) == 1
+
+
+def test_many_askers_share_one_build():
+    build = Builder(0.05)
+    pool = TrackPool(build, 4)
+    with ThreadPoolExecutor(8) as askers:
+        assert set(askers.map(pool.get, [7] * 8)) == {"track 7"}
+    assert build.built == [7]
+    pool.close()
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["asked", "prefetched"])
+def test_a_failure_is_told_and_then_tried_again(ahead):
+    build = Builder()
+    build.fails.add(1)
+    pool = TrackPool(build, 4)
+    if ahead:
+        pool.prefetch(1)
+        time.sleep(0.05)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no track 1"):
+            pool.get(1)
+    build.fails.clear()
+    assert pool.get(1) == "track 1"
+    pool.close()
+
+
+def test_a_closed_pool_still_builds_what_is_asked():
+    build = Builder()
+    pool = TrackPool(build, 2)
+    pool.prefetch(1)
+    pool.close()
+    pool.close()
+    assert pool.get(2) == "track 2"
+
+
+def test_edge_planes_face_outwards():
+    track = painted(0).track
+    planes = edge_planes(track.tiles)
+    assert np.allclose(np.linalg.norm(planes[..., :2], axis=-1), 1)
+    inside = np.einsum("nkd,nd->nk", planes[..., :2], track.tiles.mean(1)) - planes[..., 2]
+    assert (inside < -1).all()
+    on_edge = np.einsum("nkd,nkd->nk", planes[..., :2], track.tiles) - planes[..., 2]
+    assert np.allclose(on_edge, 0, atol=1e-9)
+
+
+def test_a_handle_points_at_arrays_that_live():
+    track = painted(1)
+    assert isinstance(track, PaintedTrack)
+    for name, array in track.arrays.items():
+        assert array.flags.c_contiguous
+        assert track.handle[name] == array.ctypes.data
+    assert track.handle["turn"] == pytest.approx(2 * np.pi)
+    assert painted(0, "cw").handle["turn"] == pytest.approx(-2 * np.pi)
