@@ -5,3 +5,5 @@ budgets and gates. `python -m autoresearch run` proposes, runs and judges by gen
 all that happens into an append-only ledger from which every decision can be made again. It runs
 commands as processes and reads the files that they leave; it imports no trainer.
 """
+
+import dreamracer  # noqa: F401  refuses foreign packages of the same names

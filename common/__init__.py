@@ -5,3 +5,5 @@ statistics, configuration from Hydra or the command line, and errors written for
 worlds and tools start fast and run where torch is not installed. Import the modules by name, for
 example `from common.runs import Run`.
 """
+
+import dreamracer  # noqa: F401  refuses foreign packages of the same names

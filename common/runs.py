@@ -23,17 +23,16 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+import dreamracer
 from common import files
 from common.errors import ConfigError, UserError
 
-ROOT = Path(__file__).resolve().parents[1]
-"""The source tree that these packages are imported from."""
-
-_ROOMS = ["common", "envs", "ppo", "replay", "rssm", "probes", "experiments", "autoresearch", "llm"]
+ROOT = dreamracer.ROOT
+"""The clone that these packages are imported from."""
 
 SOURCE_PATTERNS = [
-    *("train_*.py", "scripts/*.py", "conf/**/*.yaml"),
-    *(f"{room}/**/*.py" for room in _ROOMS),
+    *("dreamracer.py", "train_*.py", "scripts/*.py", "conf/**/*.yaml"),
+    *(f"{room}/**/*.py" for room in dreamracer.PACKAGES),
 ]
 """What the content hash of the code covers; tests, records and documents do not change a run."""
 

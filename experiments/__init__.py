@@ -5,3 +5,5 @@ a stopwatch and the published numbers to compare with. `records/` holds the comm
 `checkpoints/` the committed drivers. Import the modules by name, for example
 `from experiments.training.finished import FinishedRun`.
 """
+
+import dreamracer  # noqa: F401  refuses foreign packages of the same names

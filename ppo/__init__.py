@@ -3,6 +3,7 @@
 `load_policy(path)` gives a `Driver` with `act(observation)` and `spec`; `train_ppo.py` trains one.
 """
 
+import dreamracer  # noqa: F401  refuses foreign packages of the same names
 from ppo.evaluate import Driver, load_policy
 
 __all__ = ["Driver", "load_policy"]

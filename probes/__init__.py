@@ -5,6 +5,7 @@ loop by the prior, and compares pictures, camera motion and telemetry with what 
 baselines that know no world.
 """
 
+import dreamracer  # noqa: F401  refuses foreign packages of the same names
 from probes.bundle import ProbeConfig, Result, run_probe
 from probes.clips import RULES
 

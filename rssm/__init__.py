@@ -4,6 +4,7 @@
 `imagine` runs ahead without frames. `train_world_model.py` trains one; no simulator is needed.
 """
 
+import dreamracer  # noqa: F401  refuses foreign packages of the same names
 from rssm.checkpoint import load_world_model
 from rssm.imagination import Imagined, imagine
 from rssm.model.core import State
