@@ -18,13 +18,19 @@ def python(*arguments, cwd, code=0):
     return done
 
 
+def script_that_imports(packages, folder):
+    script = folder / "drive.py"
+    script.write_text(f"import sys\nsys.path.insert(1, {str(ROOT)!r})\nimport {packages}\n")
+    return script
+
+
 @pytest.mark.parametrize("package", ["envs.racing", "replay", "common.files"])
 def test_a_file_that_hides_a_package_is_named(tmp_path, package):
     # Beside the script that a person runs, their own common.py comes first on the path.
     (tmp_path / "common.py").write_text("mine = 1\n")
-    script = tmp_path / "drive.py"
-    script.write_text(f"import sys\nsys.path.insert(1, {str(ROOT)!r})\nimport {package}\n")
-    error = python(script, cwd=tmp_path, code=1).stderr.splitlines()[-1]
+    error = python(
+        script_that_imports(package, tmp_path), cwd=tmp_path, code=1
+    ).stderr.splitlines()[-1]
     if package.startswith("common"):  # what was asked for is their own file
         assert "common" in error
     else:
@@ -34,9 +40,7 @@ def test_a_file_that_hides_a_package_is_named(tmp_path, package):
 
 def test_a_folder_of_the_same_name_does_no_harm(tmp_path):
     (tmp_path / "envs").mkdir()
-    script = tmp_path / "drive.py"
-    script.write_text(f"import sys\nsys.path.insert(1, {str(ROOT)!r})\nimport replay, envs.racing\n")
-    python(script, cwd=tmp_path)
+    python(script_that_imports("replay, envs.racing", tmp_path), cwd=tmp_path)
 
 
 def test_windows_is_refused_with_what_to_use(monkeypatch):
