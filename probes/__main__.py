@@ -1,22 +1,11 @@
 """`python -m probes <probe>,<probe>|all checkpoint=...`; see `--help`."""
 
-from __future__ import annotations
-
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 from common import cli
 from common.errors import ConfigError
-from common.files import atomic_write_bytes, sha256_file, to_plain, write_json
-from common.records import RECORDS, write_record
-from common.runs import Run, timestamped
-from common.torch.device import set_threads
-from probes.bundle import Memory, ProbeConfig, Result, clips_of, run_probe
-from probes.clips import CLIPS, RULES, committed, listing
+from probes.clips import RULES
+from probes.runs import Settings, judge, list_clips
 
 DESCRIPTION = f"""
 Judge a world model by probes: {", ".join(RULES)}, or all. Several are named with commas.
@@ -31,30 +20,6 @@ Clips come from tracks that nothing was trained on (python scripts/collect_repla
 dataset=PROBE, and dataset=NOVEL for novel_layout). Numbers, curves, figures and films are written
 below runs/.
 """
-
-
-@dataclass(frozen=True)
-class Settings(ProbeConfig):
-    checkpoint: str = field(default="", metadata={"help": "of a world model: a file or a run"})
-    threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
-    run_root: str = field(default="runs", metadata={"help": "where the run directory is made"})
-    name: str = field(default="", metadata={"help": "of the run; empty: made from the time"})
-    into: str = field(
-        default="", metadata={"help": "a directory for the results, instead of a run of its own"}
-    )
-    quick: bool = field(default=False, metadata={"help": "8 clips, no film: less than 50 s"})
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/probe_<probe>.json"}
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.threads < 0:
-            raise ValueError(f"threads is at least 0, not {self.threads}")
-        if self.quick and self.clips is not None:
-            raise ValueError("quick=true takes 8 clips: leave out one of quick and clips")
-        if self.record and (self.quick or self.clips is not None):
-            raise ValueError("record=true judges by every clip: leave out quick and clips")
 
 
 def main() -> None:
@@ -73,164 +38,6 @@ def main() -> None:
     if not settings.checkpoint:
         raise ConfigError("name a world model: checkpoint=<file or run>")
     cli.finish(judge(probes, settings))
-
-
-def judge(
-    probes: Sequence[str], settings: Settings, memory: Memory | None = None
-) -> dict[str, Any]:
-    """Run probes; returns the numbers of the last line. `memory` as in `run_probe`."""
-    from rssm import checkpoint, load_world_model  # late: torch takes seconds to start
-
-    set_threads(settings.threads)
-    memory = {} if memory is None else memory
-    path = checkpoint.resolve(settings.checkpoint)
-    model = load_world_model(path)
-    config = settings
-    if settings.quick:
-        config = replace(settings, quick=False, clips=8, film=False)
-    content = sha256_file(path)
-    directory = _directory(probes, settings, path, content)
-    line: dict[str, Any] = {"directory": str(directory)}
-    label = path.stem if path.stem != "final" else path.absolute().parents[1].name
-    for name in probes:
-        if config.clips is not None and config.clips > RULES[name].clips:
-            print(f"{name}: {RULES[name].clips} clips at most, by its rule, not {config.clips}")
-        started = time.perf_counter()
-        result = run_probe(name, model, config, directory, label, memory)
-        seconds = time.perf_counter() - started
-        about = {"checkpoint": path.name, "checkpoint_sha256": content, "asked": asked(config)}
-        about |= {f"trained_{key}": value for key, value in model.about.items()}
-        told = about | {"seconds": seconds} | result.to_dict()
-        write_json(directory / f"{name}.json", told)
-        show(result)
-        if settings.record:
-            keep(result, directory, settings, about)
-        line |= {f"{name}_{key}": value for key, value in headline(result).items()}
-    return line
-
-
-def asked(config: ProbeConfig) -> dict[str, Any]:
-    """What of the settings a result depends on, as plain data."""
-    names = ("context", "horizon", "horizons", "dataset", "split", "train", "clips", "samples")
-    names += ("seed",)
-    return to_plain({name: getattr(config, name) for name in names})
-
-
-def list_clips(settings: Settings) -> dict[str, Any]:
-    """Find every rule's clips, and keep rules and lists if it is asked for."""
-    rows, found = [], {}
-    for name, rule in RULES.items():
-        data, clips = clips_of(rule, settings)
-        found[name] = told = listing(clips, rule, data)
-        kept = {None: "no list", True: "as committed", False: "others than committed"}
-        scenarios = ", ".join(f"{k} {v}" for k, v in told["scenarios"].items())
-        rows.append([name, len(clips), told["tracks"], scenarios, kept[committed(name, told)]])
-    cli.table(["probe", "clips", "tracks", "scenarios", ""], rows)
-    numbers = {f"{name}_clips": len(told["clips"]) for name, told in found.items()}
-    if settings.record:
-        own = ("context", "horizon", "seed", "dataset", "split")
-        write_record(
-            CLIPS,
-            command=cli.command("-m probes"),
-            settings={name: getattr(settings, name) for name in own},
-            metrics=numbers,
-            details=found,
-        )
-    return numbers
-
-
-def keep(result: Result, directory: Path, settings: Settings, about: Mapping[str, Any]) -> None:
-    """Write a probe's record, with its pictures."""
-    record = f"probe_{result.name}"
-    pictures = {f"{record}{kind}.png": f"{result.name}{kind}.png" for kind in ("", "_frames")}
-    for there, here in pictures.items():
-        atomic_write_bytes(RECORDS / there, (directory / here).read_bytes())
-    clips = {key: value for key, value in result.clips.items() if key != "clips"}
-    own = ("context", "horizon", "seed", "dataset", "split")
-    write_record(
-        record,
-        command=cli.command("-m probes"),
-        settings={name: getattr(settings, name) for name in own} | dict(about),
-        metrics=headline(result),
-        artifacts=list(pictures),
-        details={
-            **result.numbers,
-            "verdict": result.verdict,
-            "clips": clips,
-            "curves": result.curves,
-        },
-    )
-
-
-def _directory(probes: Sequence[str], settings: Settings, path: Path, content: str) -> Path:
-    """Where the results go: a run of its own, or the directory that was named."""
-    if settings.into:
-        return Path(settings.into)
-    run = Run.create(
-        settings.run_root,
-        settings.name or timestamped("probes", "-".join(probes) if len(probes) < 3 else "all"),
-        to_plain(vars(settings)) | {"probes": list(probes)},
-        seeds={"root": settings.seed},
-        extra={"checkpoint": str(path), "checkpoint_sha256": content},
-    )
-    print(f"run {run.path}")
-    return run.path
-
-
-def headline(result: Result) -> dict[str, Any]:
-    """A probe in a few numbers."""
-    numbers, pictures = result.numbers, result.numbers["pictures"]
-    line = {
-        "passed": result.passed,
-        "clips": len(result.clips["clips"]),
-        "ssim": pictures["ssim"]["model"]["mean"],
-        "psnr": pictures["psnr"]["model"]["mean"],
-    }
-    if "camera" in numbers:
-        read = numbers["camera"]["imagined"]
-        line |= {f"{axis}_slope": read[f"{axis}_slope"]["mean"] for axis in ("yaw", "forward")}
-        line["yaw_final_share"] = read["yaw_final_share"]["mean"]
-    return line
-
-
-def show(result: Result) -> None:
-    """Print a probe's tables."""
-    pictures = result.numbers["pictures"]
-    kinds = list(pictures["ssim"])
-    rows = [
-        [name, *("" if table[kind] is None else table[kind]["mean"] for kind in kinds)]
-        for name, table in pictures.items()
-    ]
-    clips = result.clips
-    cli.table(
-        ["metric", *kinds], rows,
-        f"{result.name}: {len(clips['clips'])} clips on {clips['tracks']} tracks",
-    )  # fmt: skip
-    if "camera" in result.numbers:
-        imagined, real = (result.numbers["camera"][k] for k in ("imagined", "real"))
-        rows = [[name, _interval(imagined[name]), _interval(real.get(name))] for name in imagined]
-        cli.table(["camera motion (median)", "imagined frames", "real frames"], rows)
-    rows = []
-    for key, row in result.numbers["telemetry"].items():
-        if "model" in row:
-            rest = [row[k]["corr"]["mean"] if k in row else "" for k in ("persistence", "blind")]
-            wins = ", ".join(kind for kind, won in row["beats"].items() if won)
-            rows.append([key, _interval(row["model"]["corr"]), *rest, row["model"]["mae"]["mean"],
-                         wins])  # fmt: skip
-        else:
-            auc = f"AUC {row['auc']:.3f}" if 0 < row["share"] < 1 else "AUC: no two classes"
-            rows.append([key, auc, "", "", row["brier"], ""])
-    cli.table(["telemetry", "correlation", "persistence", "blind", "MAE or Brier", "beats"], rows)
-    for name, holds in result.verdict.items():
-        print(f"{'pass' if holds else 'FAIL'}  {result.name} {name}")
-
-
-def _interval(estimate: dict[str, Any] | None) -> str:
-    if estimate is None:
-        return ""
-    low, high = estimate["low"], estimate["high"]
-    bounds = "" if low is None else f" [{low:.3g}, {high:.3g}]"
-    return f"{estimate['mean']:.3g}{bounds}"
 
 
 if __name__ == "__main__":

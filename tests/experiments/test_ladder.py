@@ -9,11 +9,13 @@ import pytest
 from common.errors import UserError
 from common.files import sha256_file, to_plain, write_json
 from common.runs import Run
-from experiments import ladder
 from experiments.data.recipes import RECIPES
-from experiments.ladder import Settings, configuration, rungs, summary, verdict
 from experiments.report.kept import RUNGS
-from probes import __main__ as probe_command
+from experiments.rungs import keeping, training
+from experiments.rungs.keeping import summary
+from experiments.rungs.settings import Settings, configuration, rungs
+from experiments.rungs.verdicts import verdict
+from probes import runs as probe_runs
 from probes.clips import RULES
 from rssm.config import Observable, RungConfig
 
@@ -80,12 +82,12 @@ def test_results_by_other_settings_are_judged_again(tmp_path, monkeypatch):
         asked.append((list(probes), settings.clips))
         for probe in probes:
             about = {"checkpoint_sha256": sha256_file(settings.checkpoint)}
-            about["asked"] = probe_command.asked(settings)
+            about["asked"] = probe_runs.asked(settings)
             write_json(Path(settings.into) / f"{probe}.json", about)
 
-    monkeypatch.setattr(probe_command, "judge", judge_by)
+    monkeypatch.setattr(probe_runs, "judge", judge_by)
     for clips in (4, 4, 64):
-        ladder.judge(tmp_path, Settings(clips=clips, probes=["straight"]), {})
+        training.judge(tmp_path, Settings(clips=clips, probes=["straight"]), {})
     assert asked == [(["straight"], 4), (["straight"], 64)]
 
 
@@ -96,17 +98,17 @@ def test_a_run_of_other_settings_does_not_pass_for_the_rung(tmp_path):
     made = Run.create(tmp_path, "ladder/laptop/E1-s1", config, seeds={"root": 1})
     made.write_json("result.json", {})
     with pytest.raises(UserError, match=r"loss.telemetry 5.0 instead of 100.0"):
-        ladder.train("E1", 1, settings)
+        training.train("E1", 1, settings)
     honest = Settings(run_root=str(tmp_path), overrides=["loss.telemetry=5"])
-    assert ladder.train("E1", 1, honest) == made.path
+    assert training.train("E1", 1, honest) == made.path
 
 
 def test_what_never_began_is_removed(tmp_path, monkeypatch):
     path = tmp_path / "ladder" / "laptop" / "E1-s1"
     path.mkdir(parents=True)
-    monkeypatch.setattr(ladder.subprocess, "run", lambda *_: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(training.subprocess, "run", lambda *_: SimpleNamespace(returncode=0))
     with pytest.raises(UserError, match="another ladder trains"):
-        ladder.train("E1", 1, Settings(run_root=str(tmp_path)))
+        training.train("E1", 1, Settings(run_root=str(tmp_path)))
     assert not path.exists()
 
 
@@ -115,10 +117,10 @@ def test_the_clock_counts_training_and_probes_over_seeds(tmp_path):
     for path in runs.values():
         write_json(path / "result.json", {"seconds": 100.0})
     judged = {"straight": {"seconds": 5.0}, "recovery": {"seconds": 7.0}}
-    told = ladder.spent(runs, {1: judged, 2: judged})
+    told = keeping.spent(runs, {1: judged, 2: judged})
     assert told == {"training": 200.0, "probes": 24.0}
     write_json(runs[2] / "result.json", {})  # from before there was a clock
-    assert ladder.spent(runs, {1: judged, 2: judged}) is None
+    assert keeping.spent(runs, {1: judged, 2: judged}) is None
 
 
 RUNG = RungConfig("B", "A", "c", "h", Observable("sharp_turn", "ssim", 1))

@@ -1,0 +1,103 @@
+"""What is kept of a rung: its headline numbers and its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.files import read_json
+from common.records import write_record
+from common.runs import Run
+from common.statistics import mean_interval
+from experiments.rungs.settings import Settings
+from rssm.config import RungConfig
+
+
+def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """A rung's headline numbers of one seed, by "<probe>_<measure>"."""
+    numbers: dict[str, float] = {}
+    for probe, result in results.items():
+        found = result["numbers"]
+        for measure in ("ssim", "psnr", "mse"):
+            numbers[f"{probe}_{measure}"] = found["pictures"][measure]["model"]["mean"]
+        if "camera" in found:
+            for measure in ("yaw_slope", "forward_slope", "yaw_final_share"):
+                estimate = found["camera"]["imagined"].get(measure)
+                if estimate:
+                    numbers[f"{probe}_{measure}"] = estimate["mean"]
+        numbers[f"{probe}_action_sensitivity"] = found["action_sensitivity"]["mean"]
+    for key, row in results.get("faithfulness", {"numbers": {"telemetry": {}}})["numbers"][
+        "telemetry"
+    ].items():
+        if "model" in row:
+            numbers[f"corr_{key}"] = row["model"]["corr"]["mean"]
+        elif "auc" in row:
+            numbers[f"auc_{key}"] = row["auc"]
+    return numbers
+
+
+def keep(
+    name: str,
+    settings: Settings,
+    rung: RungConfig,
+    runs: Mapping[int, Path],
+    results: Mapping[int, Mapping[str, Any]],
+    told: Mapping[str, Any],
+    claim: Mapping[str, Any] | None,
+) -> None:
+    """Write a rung's record: `told` is its verdict, `claim` that against a rung of CLAIMS."""
+    scale = "" if settings.scale == "laptop" else f"scale={settings.scale} "
+    seeds = {seed: summary(found) for seed, found in results.items()}
+    shared = set.intersection(*(set(numbers) for numbers in seeds.values()))
+    metrics: dict[str, Any] = {}
+    for measure in sorted(shared):
+        values = [numbers[measure] for numbers in seeds.values()]
+        finite = [value for value in values if value is not None and np.isfinite(value)]
+        if finite:
+            metrics[measure] = mean_interval(finite).to_dict()
+    trained = {seed: read_json(path / "result.json") for seed, path in runs.items()}
+    probe = rung.observable.probe if rung.observable else "sharp_turn"
+    first = results[min(results)].get(probe)
+    manifest = Run.open(runs[min(runs)]).manifest
+    write_record(
+        f"ladder_{name.lower()}",
+        command=f"python -m experiments.ladder run={name} seeds={settings.seeds} {scale}"
+        "record=true",
+        settings={"scale": settings.scale, "seeds": sorted(runs), "updates": rung.updates},
+        metrics=metrics,
+        provenance={"code": manifest["code"], "machine": manifest["machine"]},
+        details={
+            "rung": {
+                "name": name,
+                "parent": rung.parent,
+                "change": rung.change,
+                "hypothesis": rung.hypothesis,
+                "observable": vars(rung.observable) if rung.observable else None,
+            },
+            "verdict": dict(told),
+            "claim": claim,
+            "seeds": [{"seed": seed, **numbers} for seed, numbers in seeds.items()],
+            "trained": [
+                {"seed": seed, **{k: v for k, v in one.items() if isinstance(v, int | float)}}
+                for seed, one in trained.items()
+            ],
+            "seconds": spent(runs, results),
+            "clips": {p: r["clips"]["hash"] for p, r in results[min(results)].items()},
+            "curves": first["curves"] if first else {},
+            "passed": {p: r["passed"] for p, r in results[min(results)].items()},
+        },
+    )
+
+
+def spent(
+    runs: Mapping[int, Path], results: Mapping[int, Mapping[str, Mapping[str, Any]]]
+) -> dict[str, float] | None:
+    """Wall-clock seconds of a rung, over its seeds; None if one is older than the clock."""
+    trained = [read_json(path / "result.json").get("seconds") for path in runs.values()]
+    judged = [result.get("seconds") for found in results.values() for result in found.values()]
+    if None in (*trained, *judged):
+        return None
+    return {"training": sum(trained), "probes": sum(judged)}

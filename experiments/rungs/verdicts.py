@@ -1,0 +1,73 @@
+"""Whether a rung did what its hypothesis predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import UserError
+from common.files import read_json
+from common.statistics import paired_difference
+from experiments.rungs.settings import Settings
+from rssm.config import RungConfig
+
+
+def verdict(
+    rung: RungConfig,
+    own: Mapping[int, Mapping[str, Any]],
+    parents: Mapping[int, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Whether the predicted observable came: confirmed, refuted or inconclusive.
+
+    The change of the measure is paired by clip, averaged over the seeds that both have, with a 95%
+    interval over clips. It is confirmed if the interval lies on the predicted side of zero, refuted
+    if on the other, and inconclusive if it includes zero.
+
+    own, parents: results of the observable's probe by seed.
+    """
+    if rung.observable is None or rung.parent is None:
+        return {"verdict": None}
+    measure, changes = rung.observable.measure, []
+    for seed in sorted(own.keys() & parents.keys()):
+        if own[seed]["clips"]["hash"] != parents[seed]["clips"]["hash"]:
+            raise UserError(
+                f"{rung.name} and {rung.parent} were judged on different clips, since the data or "
+                "the rules changed: remove the directories `probes` of both runs and start again"
+            )
+        pair = [one[seed]["per_clip"].get(measure) for one in (own, parents)]
+        if None in pair:
+            return {"verdict": "inconclusive", "reason": f"one of them has no {measure}"}
+        changes.append(np.array(pair, np.float64))
+    if not changes:
+        return {"verdict": "inconclusive", "reason": f"{rung.parent} has not been run"}
+    mine, other = np.nanmean(np.stack(changes), axis=0)
+    finite = np.isfinite(mine) & np.isfinite(other)
+    change = paired_difference(mine[finite], other[finite])
+    sign = rung.observable.sign
+    if change.low is not None and sign * change.low > 0 and sign * change.high > 0:
+        word = "confirmed"
+    elif change.low is not None and sign * change.low < 0 and sign * change.high < 0:
+        word = "refuted"
+    else:
+        word = "inconclusive"
+    return {"verdict": word, "change": change.to_dict(), "seeds": len(changes)}
+
+
+def observed(
+    rung: RungConfig, results: Mapping[int, Mapping[str, Any]], settings: Settings
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Results of the observable's probe by seed: the rung's, and its parent's if there are any."""
+    if rung.observable is None:
+        return {}, {}
+    probe = rung.observable.probe
+    own = {seed: found[probe] for seed, found in results.items() if probe in found}
+    root = Path(settings.run_root) / "ladder" / settings.scale
+    parents = {}
+    for seed in own:
+        path = root / f"{rung.parent}-s{seed}" / "probes" / f"{probe}.json"
+        if path.is_file():
+            parents[seed] = read_json(path)
+    return own, parents
