@@ -5,7 +5,9 @@ import pytest
 from common.errors import UserError
 from common.markdown import tables
 from common.records import write_record
-from scripts.report import documents, facts, filled, report
+from experiments.report.document import report
+from experiments.report.facts import facts, filled
+from scripts.report import documents
 from tests.experiments.report.small_records import (
     PLACE,
     write_ablations,

@@ -1,7 +1,8 @@
 """What REPORT.md says of probes and data sets."""
 
+from experiments.report.data import data_section
 from experiments.report.kept import PROBES
-from experiments.report.probes import data_section, probes_section
+from experiments.report.probes import probes_section
 from probes.clips import RULES
 
 ESTIMATE = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 64}

@@ -1,0 +1,57 @@
+"""The figures in README.md, and how generated text gets into documents that people write."""
+
+from pathlib import Path
+
+from common.errors import UserError
+from common.markdown import cores, estimate, number
+from common.records import RECORDS, read_record
+from experiments.report.kept import REAL, trained
+
+
+def facts(records: Path = RECORDS) -> str:
+    """The README's figures."""
+    lines = []
+    if speed := read_record("speed", records):
+        m = speed["metrics"]
+        lines.append(
+            f"- **{number(m['ratio_per_core'])} times** CarRacing-v3 on one core, pixels included: "
+            f"{number(m['ours'])} frames/s against {number(m['reference'])} "
+            "(`python scripts/bench_env.py`)."
+        )
+    if parity := read_record("parity", records):
+        m = parity["metrics"]
+        mild, violent = (m[f"dynamics_{kind}_road_100_median"] for kind in ("mild", "violent"))
+        lines.append(
+            f"- After 100 steps of mild driving the car is {number(mild)} units from Box2D's "
+            f"(median; violent driving {number(violent)}), and frames of the same state differ by "
+            f"{number(m['pixels_picture_mean'])} of 255 (`python scripts/parity.py`)."
+        )
+    for record in trained(records):
+        m, settings = record["metrics"], record["settings"]
+        seeds, tracks = len(record["details"].get("seeds", ())), len(settings["seeds"])
+        if settings["env"] == REAL:
+            drove = (
+                f"return {estimate(m['native_return'])} (10th percentile "
+                f"{number(m['native_return_p10'])}) on {tracks} tracks of the real CarRacing-v3"
+            )
+        else:
+            drove = (
+                f"progress {estimate(m['progress'])}, off-track rate "
+                f"{estimate(m['off_track_rate'])} on {tracks} tracks"
+            )
+        several = f", {seeds} seeds" if seeds > 1 else ""
+        each = " each" if seeds > 1 else ""
+        lines.append(
+            f"- `{record['command']}`: {drove}{several}, after {m['seconds'] / 60:.1f} minutes of "
+            f"training{each} on {cores(record)}."
+        )
+    return "\n".join(lines)
+
+
+def filled(text: str, name: str, content: str, where: str) -> str:
+    """`text` with `content` between its marks for `name`; `UserError` unless it has them once."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    head, found, rest = text.partition(begin)
+    if not found or text.count(begin) != 1 or text.count(end) != 1 or end not in rest:
+        raise UserError(f"{where} needs one {begin} and, after it, one {end}")
+    return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"

@@ -1,0 +1,122 @@
+"""Measured speeds and parity in REPORT.md: tables straight from their records."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from common.markdown import estimate, number, provenance, table, tables
+
+
+def speed_section(record: Mapping[str, Any]) -> str:
+    metrics, details = record["metrics"], record.get("details", {})
+    rows = [
+        ["engine, RGB 96x96, one tick per frame", number(metrics["ours"])],
+        ["Gymnasium CarRacing-v3", number(metrics["reference"])],
+        [
+            "ratio per core: median (lowest, highest of the rounds)",
+            f"{number(metrics['ratio_per_core'])} ({number(metrics['ratio_low'])}, "
+            f"{number(metrics['ratio_high'])})",
+        ],
+    ]
+    parts = [table(["", "frames/s"], rows)]
+    for key, title, unit in (
+        ("parts_us_per_frame", "part of a step", "us per frame"),
+        ("frames_per_second_by_envs", "environments", "frames/s"),
+        ("frames_per_second_by_threads", "threads (256 environments)", "frames/s"),
+        ("observations_per_second_by_variant", "variant", "observations/s"),
+    ):
+        if key in details:
+            rows = [[str(name), number(value)] for name, value in details[key].items()]
+            parts.append(table([title, unit], rows))
+    if "resets" in details:
+        rows = [
+            [name, *(number(v) for v in row.values())] for name, row in details["resets"].items()
+        ]
+        header = ["32 environments, 200-tick episodes", "median ms", "p99 ms", "max ms", "mean ms"]
+        parts.append(table(header, rows))
+    return "\n\n".join(["## Speed", provenance(record), *parts])
+
+
+def parity_section(record: Mapping[str, Any]) -> str:
+    rows = [[name, number(value)] for name, value in record["metrics"].items()]
+    return "\n\n".join(
+        [
+            "## Parity with CarRacing-v3",
+            provenance(record),
+            "Position errors are in world units (the road is 13.3 wide), pixels in 255ths.",
+            table(["measure", "value"], rows),
+            "Ours, CarRacing-v3, and eight times their difference:",
+            "![frames](experiments/records/parity.png)",
+        ]
+    )
+
+
+def study_section(title: str, told: str, record: Mapping[str, Any]) -> str:
+    """A study's figures and, of its details, whatever is a table."""
+    rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
+    parts = [f"## {title}", provenance(record), told, table(["measure", "value"], rows)]
+    return "\n\n".join([*parts, *tables(record.get("details", {}))])
+
+
+ppo_speed_section = partial(
+    study_section,
+    "Speed of training",
+    "Steps/s of training with the same network, batches and epochs, in turns: `ours`, "
+    "Stable-Baselines3's PPO (`sb3`) and the same with its environments in processes "
+    "(`sb3_workers`); ratios are medians over the turns, with the lowest and highest.",
+)
+rssm_speed_section = partial(
+    study_section,
+    "Speed of the world model's training",
+    "Frames/s of training (forward, backward, optimiser step) in turns with TorchRL's DreamerV3 "
+    "parts: the same batches of recorded driving, threads and allocator, and about the same "
+    "floating-point operations per frame (`flops_ratio`). `psnr` is of held-out frames "
+    "reconstructed after as many frames of training, TorchRL's by the best of its learning rates. "
+    "`best_frames_per_second` is of the preset XS.",
+)
+replay_speed_section = partial(
+    study_section,
+    "Speed of replay",
+    "Random windows from storage, the frames in the page cache, by processor time. `wait_share` "
+    "is the share of a training step that waits for its batch.",
+)
+
+
+def ppo_learning_section(record: Mapping[str, Any]) -> str:
+    """Who needed how long to the same progress, with the validations on the way."""
+    metrics, settings = record["metrics"], record["settings"]
+    target, mine = settings["target_progress"], metrics["learning_seconds"]
+    if mine is None:
+        verdict = f"Ours did not reach a progress of {target:g} in {settings['budget']:,} ticks."
+    elif metrics["learning_seconds_sb3"] is None:
+        verdict = (
+            f"Ours took {number(mine)} s of training to a progress of {target:g}; "
+            f"Stable-Baselines3 was stopped after {number(metrics['learning_at_least'])} times as "
+            f"long, at {number(metrics['progress_sb3'])}."
+        )
+    else:
+        verdict = (
+            f"Ours took {number(mine)} s of training to a progress of {target:g}, "
+            f"Stable-Baselines3 {number(metrics['learning_ratio'])} times as long."
+        )
+    told = (
+        "Both by their defaults (ours: experiment=carracing_900), to the same progress in the same "
+        f"game, by the locked evaluator on {settings['validation_tracks']} validation tracks. "
+    )
+    columns = ("seconds", "ticks", "progress", "native_return")
+    rows = [
+        [side, *(number(point[name]) for name in columns)]
+        for side, points in record["details"]["learning"]["curves"].items()
+        for point in points
+    ]
+    heading = ["## Time of learning", provenance(record), told + verdict]
+    return "\n\n".join([*heading, table(["side", *columns], rows)])
+
+
+def ppo_profile_section(record: Mapping[str, Any]) -> str:
+    """What bounds training, where its time goes, and what other switches make of it."""
+    rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
+    profile, variants = record["details"]["profile"], record["details"]["variants"]
+    apart = [part for name, values in profile.items() for part in tables(values, name)]
+    heading = ["## Where training time goes", provenance(record)]
+    return "\n\n".join([*heading, table(["measure", "value"], rows), *apart, *tables(variants)])
