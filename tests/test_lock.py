@@ -22,7 +22,7 @@ CUDA = re.compile(r"nvidia-|cuda-|triton")
 def declared() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    names = ("parity", "play", "bench", "minari", "research", "cluster", "dev")
+    names = ("parity", "play", "bench", "minari", "research", "cluster", "notebook", "dev")
     texts = [*project["dependencies"], *(text for name in names for text in extras[name])]
     return [Requirement(text) for text in texts]
 
