@@ -1,9 +1,9 @@
 """Files that are whole or absent, whatever kills the process that writes them.
 
-A file is written under a temporary name in its own directory, flushed to the disk and renamed, so
-a reader sees the old content or the new, never a part. JSON is strict: what JSON cannot say (NaN,
-infinity) becomes null. JSON-lines files are appended to row by row and survive a torn last row.
-POSIX only (rename and flock semantics).
+A file is written under a temporary name in its own directory, flushed to the disk and renamed. So a
+reader sees the old content or the new, never a part of it. JSON is strict: values that JSON lacks
+(NaN, infinity) become null. JSON-lines files grow row by row, and readers leave out a torn last
+row. POSIX only: this relies on how rename and flock behave there.
 """
 
 import dataclasses

@@ -1,7 +1,8 @@
-"""Run directories: everything a run writes, and what is needed to tell how it came about.
+"""Run directories: everything that a run writes, and what one needs to repeat it.
 
 <root>/<name>/config.yaml     the resolved configuration
-              manifest.json   code, versions, seeds, machine, command line; written last
+              manifest.json   code, versions, seeds, machine, command line; its presence makes
+                              the directory a run
               metrics.jsonl   one row per report
               checkpoints/  videos/
 """
@@ -37,7 +38,8 @@ SOURCE_PATTERNS = [
 """What the content hash of the code covers; tests, records and documents do not change a run."""
 
 NO_SOURCE = ["conf/autoresearch/*.yaml"]
-"""Campaigns: a run of theirs has them in its overrides, and a new one changes no run."""
+"""Campaign files are left out: what they set is in each run's overrides, and a new campaign changes
+no run."""
 
 _REPORTED_PACKAGES = ["torch", "lightning", "numpy", "numba", "scipy", "gymnasium", "h5py", "av"]
 _REPORTED_PACKAGES += ["hydra-core", "opencv-python-headless"]
@@ -144,9 +146,9 @@ class Run:
         the next resume goes on with it too. `resume` itself is no setting of a run.
         """
         before = self.config
-        had = flattened(before)
+        old = flattened(before)
         after = files.to_plain({**config, "resume": before.get("resume")}, finite=False)
-        changed = {k: value for k, value in flattened(after).items() if had.get(k) != value}
+        changed = {k: value for k, value in flattened(after).items() if old.get(k) != value}
         manifest = self.manifest
         now = datetime.now(UTC).isoformat(timespec="seconds")
         note = {"created": now, "code": code_state(), "changed": changed}
