@@ -6,12 +6,12 @@ from hydra.core.hydra_config import HydraConfig
 
 from common.cli import finish
 from common.config import hydra_entry
-from ppo.config import TrainConfig
+from ppo.config import PPOTrainConfig
 from ppo.training_run import train
 
 
-@hydra_entry("train_ppo", TrainConfig)
-def main(config: TrainConfig, resolved: dict[str, Any]) -> None:
+@hydra_entry("train_ppo", PPOTrainConfig)
+def main(config: PPOTrainConfig, resolved: dict[str, Any]) -> None:
     """Train a driver with PPO, judge it on tracks it never saw, and film it.
 
         python train_ppo.py                     preset race, one lap, minutes on 2 cores

@@ -6,11 +6,11 @@ from hydra.core.hydra_config import HydraConfig
 
 from common.cli import finish
 from common.config import hydra_entry
-from rssm.training_run import TrainConfig, train
+from rssm.training_run import WorldModelTrainConfig, train
 
 
-@hydra_entry("train_world_model", TrainConfig)
-def main(config: TrainConfig, resolved: dict[str, Any]) -> None:
+@hydra_entry("train_world_model", WorldModelTrainConfig)
+def main(config: WorldModelTrainConfig, resolved: dict[str, Any]) -> None:
     """Train an RSSM with telemetry heads on recorded driving.
 
         python train_world_model.py data.dataset=D4_main

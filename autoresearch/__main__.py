@@ -36,6 +36,7 @@ from common import cli, schema
 from common.config import CONF_DIR
 from common.errors import ConfigError, UserError
 from common.files import to_plain, write_json
+from common.keys import unknown_choice
 
 CONFIGURATIONS = CONF_DIR / "autoresearch"
 
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(DESCRIPTION)
         return
     if command not in COMMANDS:
-        raise schema.unknown_choice("command", command, list(COMMANDS))
+        raise unknown_choice("command", command, list(COMMANDS))
     if {"--help", "-h"} & set(words):
         print(DESCRIPTION, cli.describe(CampaignConfig), sep="\n\n")
         return
@@ -94,7 +95,7 @@ def load(words: Sequence[str], own: Sequence[str] = ()) -> tuple[CampaignConfig,
     if name is None:
         raise ConfigError(f"name a campaign: campaign={'|'.join(campaigns())}")
     if name not in campaigns():
-        raise schema.unknown_choice("campaign", name, campaigns())
+        raise unknown_choice("campaign", name, campaigns())
     path = CONFIGURATIONS / f"{name}.yaml"
     try:
         content = OmegaConf.create({"name": name})

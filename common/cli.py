@@ -18,10 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 
-from common import schema as schemas
 from common.errors import ConfigError, reported
 from common.files import to_plain
-from common.statistics import Estimate
+from common.keys import accepts_none, accepts_text, field_types, plain_type, type_at
+from common.schema import build
 
 if TYPE_CHECKING:
     from common.runs import Run
@@ -49,7 +49,7 @@ def parse(schema: type[T], description: str, argv: Sequence[str] | None = None) 
             raise ConfigError(f"'{argument}': write name=value (--help lists the names)")
         if name.startswith("-"):
             raise ConfigError(f"'{argument}': write {argument.lstrip('-')}, without dashes")
-        value = _value(schemas.type_at(schema, name), text, argument)
+        value = _value(type_at(schema, name), text, argument)
         *groups, last = name.split(".")
         node = settings
         for group in groups:
@@ -57,7 +57,7 @@ def parse(schema: type[T], description: str, argv: Sequence[str] | None = None) 
             if not isinstance(node, dict):
                 raise ConfigError(f"'{argument}': {group} was given another value before")
         node[last] = value
-    return schemas.build(schema, settings)
+    return build(schema, settings)
 
 
 def check_ranges(settings: Any, **ranges: tuple[float, float]) -> None:
@@ -124,8 +124,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
 
 
 def _value(hint: Any, text: str, argument: str) -> Any:
-    if schemas.accepts_text(hint):
-        if text == "null" and schemas.accepts_none(hint):
+    if accepts_text(hint):
+        if text == "null" and accepts_none(hint):
             return None
         return text
     try:
@@ -135,7 +135,8 @@ def _value(hint: Any, text: str, argument: str) -> Any:
 
 
 def _printed(value: Any) -> str:
-    plain = to_plain(value.mean if isinstance(value, Estimate) else value, finite=False)
+    estimate = dataclasses.is_dataclass(value)  # common.statistics would take long to import
+    plain = to_plain(value.mean if estimate else value, finite=False)
     match plain:
         case None:
             return "null"
@@ -147,7 +148,7 @@ def _printed(value: Any) -> str:
 
 
 def _rows(schema: type, prefix: str) -> Iterable[tuple[str, str, str]]:
-    hints = schemas.field_types(schema)
+    hints = field_types(schema)
     for field in dataclasses.fields(schema):
         if not field.init:
             continue
@@ -177,6 +178,7 @@ def _default(field: dataclasses.Field) -> str:
 
 
 def _type_name(hint: Any) -> str:
+    hint = plain_type(hint)
     if hint is type(None):
         return "null"
     arguments = get_args(hint)

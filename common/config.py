@@ -27,11 +27,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from common import schema as schemas
 from common.cli import describe
 from common.errors import EXIT_USER_ERROR, ConfigError, reported
 from common.files import to_plain
+from common.keys import type_at, unknown_choice
 from common.runs import Run
+from common.schema import build
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ def validate(cfg: DictConfig | Mapping[str, Any], schema: type[T]) -> T:
         data = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(str(error)) from None
-    return schemas.build(schema, data)
+    return build(schema, data)
 
 
 def check_overrides(
@@ -193,7 +194,7 @@ def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
 
 
 def _check_key(schema: type, key: str, value: Any) -> None:
-    schemas.type_at(schema, key)
+    type_at(schema, key)
     if isinstance(value, dict):
         for name, member in value.items():
             _check_key(schema, f"{key}.{name}", member)
@@ -205,7 +206,7 @@ def _check_options(override: Override, options: Sequence[str]) -> None:
     for option in chosen if isinstance(chosen, list) else [chosen]:
         option = option.text if isinstance(option, QuotedString) else option
         if isinstance(option, str) and option.removesuffix(".yaml") not in options:
-            raise schemas.unknown_choice(override.key_or_group, option, options)
+            raise unknown_choice(override.key_or_group, option, options)
 
 
 def _group_options(group: str, directories: Sequence[Path], schema: type) -> list[str]:
@@ -269,7 +270,7 @@ def resumed(run: Run, given: T, overrides: Iterable[str], allowed: Sequence[str]
     """
     path, settings = run.path / "config.yaml", run.config
     try:
-        stored = schemas.build(type(given), settings)
+        stored = build(type(given), settings)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     absent = _absent(dataclasses.asdict(stored), settings)

@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from common.errors import ConfigError
+from common.schema import config_class
 
 
-@dataclass(frozen=True)
+@config_class
 class LoggerConfig:
     """Where rows of metrics go besides metrics.jsonl.
 

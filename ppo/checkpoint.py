@@ -17,7 +17,7 @@ from common import schema
 from common.errors import ConfigError, UserError
 from common.torch.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from envs.racing.config import ObservationSpec
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 from ppo.policy import ActorCritic
 
 FORMAT = "dreamracer/ppo/1"
@@ -27,7 +27,7 @@ def save(
     path: Path,
     weights: Mapping[str, torch.Tensor],
     spec: ObservationSpec,
-    network: NetworkConfig,
+    network: PolicyConfig,
     about: Mapping[str, Any],
     training: Mapping[str, Any] | None = None,
 ) -> None:
@@ -55,7 +55,7 @@ def build_policy(
     """The policy in a loaded checkpoint, on the CPU, and its frames; `where` is for messages."""
     try:
         spec = schema.build(ObservationSpec, content["spec"])
-        network = schema.build(NetworkConfig, content["network"])
+        network = schema.build(PolicyConfig, content["network"])
         with torch.device("meta"):  # no memory is spent before the sizes are known to agree
             policy = ActorCritic(spec, network)
         check_tensors(policy, content["policy"])

@@ -4,16 +4,25 @@ Sources of defaults: Schulman et al. 2017 (clipping), Andrychowicz et al. 2021 (
 on-policy RL), Huang et al. 2022 (the 37 implementation details); sizes are measured on two cores.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from common.errors import UserError
 from common.mirror import LoggerConfig
+from common.schema import config_class
 from common.seeding import SPLITS, parse_seeds, split_of
 from envs.racing.config import EnvConfig, RewardConfig
 
 ADAPTIVE_LIMITS = 1e-5, 1e-2
 """Lowest and highest learning rate of lr_schedule=adaptive."""
+VALIDATION_TRACKS = SPLITS["validation"][1] - SPLITS["validation"][0] + 1
+
+Layers = Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=16)]
+Count = Annotated[int, Field(ge=1, le=10**6)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def _require(condition: bool, message: str) -> None:
@@ -21,8 +30,8 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-@dataclass(frozen=True)
-class NetworkConfig:
+@config_class
+class PolicyConfig:
     """The policy and value network.
 
     Attributes:
@@ -34,7 +43,7 @@ class NetworkConfig:
         squash: tanh bends the Gaussian's sample into the action's bounds and its density with it;
             clip cuts it off there and keeps the density of the uncut sample.
         log_std_init: of u, the sample before squashing; one learned number per control.
-        log_std_min, log_std_max: limits that no update can leave.
+        log_std_min, log_std_max: limits that no update can leave; above 2, tanh saturates.
         log_std_final: upper limit that is approached linearly; null keeps log_std_max. A policy
             that learned with much noise drives worse, not better, without it: the noise has to fade
             while it can still adapt.
@@ -48,18 +57,18 @@ class NetworkConfig:
             reward.
     """
 
-    channels: tuple[int, ...] = (16, 32, 32)
-    kernels: tuple[int, ...] = (8, 4, 3)
-    strides: tuple[int, ...] = (4, 2, 2)
-    hidden: tuple[int, ...] = (256,)
+    channels: Layers = (16, 32, 32)
+    kernels: Layers = (8, 4, 3)
+    strides: Layers = (4, 2, 2)
+    hidden: Layers = (256,)
     heads: Literal["separate", "shared"] = "separate"
     activation: Literal["relu", "elu", "silu", "tanh"] = "relu"
     squash: Literal["tanh", "clip"] = "tanh"
     log_std_init: float = -1.0
-    log_std_min: float = -4.0
-    log_std_max: float = -1.0
+    log_std_min: Annotated[float, Field(ge=-20)] = -4.0
+    log_std_max: Annotated[float, Field(le=2)] = -1.0
     log_std_final: float | None = -2.5
-    log_std_fade: float = 0.7
+    log_std_fade: Annotated[float, Field(gt=0, le=1)] = 0.7
     pedals: Literal["one", "two"] = "one"
     initial_action: tuple[float, float, float] = (0.0, 0.12, 0.02)
 
@@ -68,9 +77,6 @@ class NetworkConfig:
             len(self.channels) == len(self.kernels) == len(self.strides) > 0,
             "channels, kernels and strides need one entry per convolution, the same number each",
         )
-        sizes = (*self.channels, *self.kernels, *self.strides, *self.hidden)
-        _require(all(1 <= n <= 4096 for n in sizes), "layer sizes are 1 to 4096")
-        _require(len(sizes) <= 64, "channels and hidden have too many layers")
         _require(
             self.log_std_min <= self.log_std_init <= self.log_std_max,
             "log_std_init lies between log_std_min and log_std_max",
@@ -80,9 +86,6 @@ class NetworkConfig:
             or self.log_std_min <= self.log_std_final <= self.log_std_max,
             "log_std_final lies between log_std_min and log_std_max",
         )
-        _require(0 < self.log_std_fade <= 1, "log_std_fade is above 0 and at most 1")
-        _require(self.log_std_min >= -20, "log_std_min is at least -20")
-        _require(self.log_std_max <= 2, "log_std_max is at most 2: beyond, tanh saturates")
         steer, gas, brake = self.initial_action
         _require(
             -1 < steer < 1 and 0 < gas < 1 and 0 < brake < 1,
@@ -106,7 +109,7 @@ class NetworkConfig:
         return side
 
 
-@dataclass(frozen=True)
+@config_class
 class PPOConfig:
     """Proximal policy optimisation.
 
@@ -135,28 +138,28 @@ class PPOConfig:
         max_nonfinite: skipped updates in a row until training stops.
     """
 
-    num_envs: int = 32
-    num_steps: int = 128
-    epochs: int = 4
-    minibatches: int = 8
-    micro_batch: int = 64
-    learning_rate: float = 5e-4
+    num_envs: Count = 32
+    num_steps: Count = 128
+    epochs: Count = 4
+    minibatches: Count = 8
+    micro_batch: Count = 64
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 5e-4
     lr_schedule: Literal["linear", "constant", "adaptive"] = "linear"
-    lr_final: float = 0.1
-    desired_kl: float = 0.01
-    gamma: float = 0.99
-    lam: float = 0.95
-    clip: float = 0.2
-    value_clip: float | None = None
-    value_coefficient: float = 0.5
-    entropy_coefficient: float = 0.0
-    max_grad_norm: float = 0.5
-    target_kl: float | None = None
+    lr_final: Share = 0.1
+    desired_kl: Annotated[float, Field(gt=0, le=10)] = 0.01
+    gamma: Share = 0.99
+    lam: Share = 0.95
+    clip: Annotated[float, Field(gt=0, le=10)] = 0.2
+    value_clip: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    value_coefficient: Weight = 0.5
+    entropy_coefficient: Weight = 0.0
+    max_grad_norm: Weight = 0.5
+    target_kl: Annotated[float, Field(gt=0, le=1e6)] | None = None
     bootstrap_truncation: bool = True
     scale_rewards: bool = True
-    weight_average: float = 0.9
-    max_nonfinite: int = 5
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    weight_average: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    max_nonfinite: Annotated[int, Field(ge=1)] = 5
+    network: PolicyConfig = field(default_factory=PolicyConfig)
 
     def __post_init__(self) -> None:
         low, high = ADAPTIVE_LIMITS
@@ -165,31 +168,14 @@ class PPOConfig:
             f"lr_schedule=adaptive keeps learning_rate in {low:g} to {high:g}, unlike "
             f"{self.learning_rate:g}",
         )
-        for name in ("num_envs", "num_steps", "epochs", "minibatches", "micro_batch"):
-            value = getattr(self, name)
-            _require(1 <= value <= 1_000_000, f"{name} is 1 to 10^6, not {value}")
-        _require(0 <= self.weight_average < 1, "weight_average is at least 0 and below 1")
-        _require(self.max_nonfinite >= 1, "max_nonfinite is at least 1")
         _require(
             self.minibatches <= self.num_envs * self.num_steps,
             f"minibatches={self.minibatches} is more than a rollout's "
             f"{self.num_envs * self.num_steps} rows",
         )
-        for name in ("learning_rate", "clip", "desired_kl"):
-            value = getattr(self, name)
-            _require(0 < value <= 10, f"{name} is a positive number up to 10, not {value}")
-        for name in ("gamma", "lam", "lr_final"):
-            value = getattr(self, name)
-            _require(0 <= value <= 1, f"{name} is 0 to 1, not {value}")
-        for name in ("value_coefficient", "entropy_coefficient", "max_grad_norm"):
-            value = getattr(self, name)
-            _require(0 <= value <= 1e6, f"{name} is not negative, and finite; not {value}")
-        for name in ("value_clip", "target_kl"):
-            value = getattr(self, name)
-            _require(value is None or 0 < value <= 1e6, f"{name} is positive or null, not {value}")
 
 
-@dataclass(frozen=True)
+@config_class
 class EvaluationConfig:
     """What is measured while training and after it, always by the locked evaluator.
 
@@ -208,21 +194,14 @@ class EvaluationConfig:
     env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
     test_env: Literal["race", "carracing", "gymnasium_carracing"] | None = None
     direction: Literal["ccw", "cw"] | None = None
-    every: int = 200_000
+    every: Annotated[int, Field(ge=0)] = 200_000
     background: bool = True
-    validation_tracks: int = 50
+    validation_tracks: Annotated[int, Field(ge=1, le=VALIDATION_TRACKS)] = 50
     metric: Literal["native_return", "progress"] = "native_return"
     test_seeds: str | int = "0-19"
-    threads: int = 1
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
 
     def __post_init__(self) -> None:
-        first, last = SPLITS["validation"]
-        _require(self.every >= 0, "every is not negative")
-        _require(
-            1 <= self.validation_tracks <= last - first + 1,
-            f"validation_tracks is 1 to {last - first + 1}, not {self.validation_tracks}",
-        )
-        _require(1 <= self.threads <= 256, f"threads is 1 to 256, not {self.threads}")
         try:
             seeds = self.final_seeds()
         except UserError as error:
@@ -248,8 +227,8 @@ class EvaluationConfig:
         return [] if self.test_seeds == "" else parse_seeds(str(self.test_seeds))
 
 
-@dataclass(frozen=True)
-class TrainConfig:
+@config_class
+class PPOTrainConfig:
     """Everything about one training run.
 
     Attributes:
@@ -271,25 +250,20 @@ class TrainConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    total_timesteps: int = 2_400_000
-    seed: int = 1
+    total_timesteps: Annotated[int, Field(ge=1, le=10**13)] = 2_400_000
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     device: str = "auto"
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    threads: int = 0
-    processes: int = 1
+    threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    processes: Annotated[int, Field(ge=1)] = 1
     run_root: str = "runs"
     name: str = ""
     resume: str | None = None
-    checkpoint_every: int = 200_000
+    checkpoint_every: Annotated[int, Field(ge=1)] = 200_000
     video: bool = True
     display: bool = True
 
     def __post_init__(self) -> None:
-        _require(1 <= self.total_timesteps <= 10**13, "total_timesteps is 1 to 10^13")
-        _require(0 <= self.seed < 2**63, "seed is 0 to 2^63 - 1")
-        _require(0 <= self.threads <= 1024, "threads is 0 (all) to 1024")
-        _require(self.processes >= 1, "processes is at least 1")
-        _require(self.checkpoint_every >= 1, "checkpoint_every is at least 1")
         _require(
             self.ppo.num_envs % self.processes == 0,
             f"ppo.num_envs={self.ppo.num_envs} must divide evenly over processes={self.processes}",

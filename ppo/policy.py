@@ -13,7 +13,7 @@ from torch.nn import functional
 from common.rl.distributions import ClippedGaussian, SquashedGaussian
 from common.torch.layers import orthogonal
 from envs.racing.config import ObservationSpec
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 
 CONTROLS = {
     "one": {"steer": (-1.0, 1.0), "pedal": (-1.0, 1.0)},
@@ -63,7 +63,7 @@ class ActorCritic(nn.Module):
     probability ratio does not survive bfloat16.
     """
 
-    def __init__(self, spec: ObservationSpec, config: NetworkConfig) -> None:
+    def __init__(self, spec: ObservationSpec, config: PolicyConfig) -> None:
         super().__init__()
         self.config = config
         self.controls = CONTROLS[config.pedals]
@@ -158,7 +158,7 @@ class ActorCritic(nn.Module):
 class Encoder(nn.Module):
     """Convolutions over uint8 pixels (n, height, width, channels) to features (n, features)."""
 
-    def __init__(self, shape: Sequence[int], config: NetworkConfig) -> None:
+    def __init__(self, shape: Sequence[int], config: PolicyConfig) -> None:
         super().__init__()
         size, _, channels = shape
         side = config.map_size(size)

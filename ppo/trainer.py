@@ -25,7 +25,7 @@ from common.seeding import derive
 from common.torch.checkpoint import save_rejected, to_arrays, to_tensors
 from ppo import checkpoint
 from ppo.algorithm import PPO, TrainingDiverged, scheduled_rate
-from ppo.config import TrainConfig
+from ppo.config import PPOTrainConfig
 from ppo.diagnostics import action_statistics, as_metrics, diagnose, steady_steer
 from ppo.policy import ActorCritic
 from ppo.rollout import Collector, RolloutBuffer, RolloutStats
@@ -59,7 +59,7 @@ class Trainer:
 
     def __init__(
         self,
-        config: TrainConfig,
+        config: PPOTrainConfig,
         run: Run,
         fabric: Fabric,
         env: gymnasium.vector.VectorEnv,

@@ -22,7 +22,7 @@ from envs.racing import RacingVectorEnv
 from envs.racing import evaluate as evaluator
 from envs.racing.reference.vector_env import ReferenceVectorEnv
 from ppo import checkpoint
-from ppo.config import TrainConfig
+from ppo.config import PPOTrainConfig
 from ppo.diagnostics import Recorder, diagnose_evaluation
 from ppo.display import make_display
 from ppo.evaluate import Driver, headline, load_policy, report, require_extra
@@ -34,7 +34,7 @@ RESUMABLE = ("resume", "total_timesteps", "device", "threads", "display", "video
 
 
 def train(
-    config: TrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str] = ()
+    config: PPOTrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Train, then judge the best checkpoint; returns the numbers of the last line.
 
@@ -59,7 +59,7 @@ def train(
         return _train(config, run, fabric, threads)
 
 
-def make_fabric(config: TrainConfig) -> Fabric:
+def make_fabric(config: PPOTrainConfig) -> Fabric:
     """Device, precision and process group as configured, started."""
     device = choose_device(config.device)
     check_processes(config.processes, "train_ppo.py")
@@ -75,7 +75,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
     return fabric
 
 
-def make_env(config: TrainConfig, rank: int = 0) -> gymnasium.vector.VectorEnv:
+def make_env(config: PPOTrainConfig, rank: int = 0) -> gymnasium.vector.VectorEnv:
     """This process's share of the training worlds."""
     real = config.env.preset == "gymnasium_carracing"
     make = ReferenceVectorEnv if real else RacingVectorEnv
@@ -88,7 +88,7 @@ def make_env(config: TrainConfig, rank: int = 0) -> gymnasium.vector.VectorEnv:
     )
 
 
-def make_validation(config: TrainConfig) -> Validation | None:
+def make_validation(config: PPOTrainConfig) -> Validation | None:
     """What judges snapshots while training; None where it is switched off."""
     if not config.evaluation.every:
         return None
@@ -108,7 +108,7 @@ def _validate(driver: Driver, seeds: list[int], **options: Any) -> Mapping[str, 
     return evaluator.evaluate(driver, seeds, **options).summary
 
 
-def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[str, Any]:
+def _train(config: PPOTrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[str, Any]:
     display = make_display(config.total_timesteps, config.display, fabric.is_global_zero)
     display.say(f"run {run.path}")
     display.say(f"device {fabric.device}, {config.precision}, {threads} threads")
@@ -150,7 +150,7 @@ def _train(config: TrainConfig, run: Run, fabric: Fabric, threads: int) -> dict[
     return results
 
 
-def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
+def _judge(config: PPOTrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
     """Evaluate the best checkpoint (the last one if there was no validation), film it."""
     best = trainer.best_checkpoint
     path = best if config.evaluation.every else trainer.last_checkpoint
@@ -187,7 +187,7 @@ def _judge(config: TrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]:
 
 
 def _new_run(
-    config: TrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str], fabric: Fabric
+    config: PPOTrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str], fabric: Fabric
 ) -> Run:
     path = None
     if fabric.is_global_zero:

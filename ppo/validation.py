@@ -19,7 +19,7 @@ from torch import Tensor
 
 from common.errors import UserError
 from envs.racing.config import ObservationSpec
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 from ppo.evaluate import Driver
 from ppo.policy import ActorCritic
 
@@ -50,7 +50,7 @@ class Validation:
     """
 
     def __init__(
-        self, validate: Validate, spec: ObservationSpec, network: NetworkConfig, background: bool
+        self, validate: Validate, spec: ObservationSpec, network: PolicyConfig, background: bool
     ) -> None:
         self.validate, self.spec, self.network = validate, spec, network
         self.background = background
@@ -126,7 +126,7 @@ class Validation:
 
 
 def build(
-    spec: ObservationSpec, network: NetworkConfig, weights: Mapping[str, Tensor]
+    spec: ObservationSpec, network: PolicyConfig, weights: Mapping[str, Tensor]
 ) -> ActorCritic:
     """The policy with these weights, on the CPU."""
     with torch.device("meta"):
@@ -136,7 +136,7 @@ def build(
 
 
 def _serve(
-    connection: Connection, validate: Validate, spec: ObservationSpec, network: NetworkConfig
+    connection: Connection, validate: Validate, spec: ObservationSpec, network: PolicyConfig
 ) -> None:
     """The other process: weights in, summaries out, until the trainer is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import UserError
-from common.schema import unknown_choice
+from common.keys import unknown_choice
 from common.statistics import bootstrap_interval, mean_interval
 from probes.baselines import BlindRegression
 from probes.camera import PictureCamera

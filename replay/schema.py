@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import UserError
-from common.schema import unknown_choice
+from common.keys import unknown_choice
 
 SCHEMA_VERSION = 1
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from common.errors import UserError
 from common.files import append_jsonl, remove_temporaries, replacing, to_plain
-from common.schema import unknown_choice
+from common.keys import unknown_choice
 from replay.index import (
     INDEX,
     Verification,

@@ -19,7 +19,7 @@ from common import schema
 from common.errors import ConfigError, UserError
 from common.runs import checkpoint_in
 from common.torch.checkpoint import check_tensors, read_checkpoint, write_checkpoint
-from rssm.config import NetworkConfig
+from rssm.config import ModelConfig
 from rssm.model.world_model import WorldModel
 
 FORMAT = "dreamracer/rssm/1"
@@ -76,7 +76,7 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
 def build(content: Mapping[str, Any], where: str | os.PathLike) -> WorldModel:
     """The model in a loaded checkpoint, on the CPU; `where` is for messages."""
     try:
-        network = schema.build(NetworkConfig, content["network"])
+        network = schema.build(ModelConfig, content["network"])
         heads, frames = content["heads"], content["frames"]
         with torch.device("meta"):  # no memory is spent before the sizes are known to agree
             model = WorldModel(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from common.schema import config_class
 
 REGRESSED = ("speed", "progress_delta", "steer", "yaw_rate", "corner_angle", "lateral_offset")
 """Telemetry that heads may regress; units as in `replay.schema.TELEMETRY`."""
 MOTION = ("move_left", "move_ahead", "turn")
 """How the car came to a row, in its axes before the step: units, units, rad."""
 
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
+Units = Annotated[int, Field(ge=1, le=16384)]
+WindowSize = Annotated[int, Field(ge=1, le=4096)]
 
 
-@dataclass(frozen=True)
-class NetworkConfig:
+@config_class
+class ModelConfig:
     """Sizes of the world model.
 
     Attributes:
@@ -38,41 +41,29 @@ class NetworkConfig:
             heads see only them, the decoder sees all. 0 divides nothing.
     """
 
-    channels: tuple[int, ...] = (16, 32, 32)
+    channels: Annotated[tuple[Units, ...], Field(min_length=2, max_length=4)] = (16, 32, 32)
     see_change: bool = False
-    deter: int = 256
-    stoch: int = 32
-    classes: int = 0
-    unimix: float = 0.01
-    min_std: float = 0.1
+    deter: Units = 256
+    stoch: Units = 32
+    classes: Annotated[int, Field(ge=0, le=1024)] = 0
+    unimix: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    min_std: Annotated[float, Field(gt=0, le=1)] = 0.1
     first_std: float = 0.25
-    hidden: int = 256
-    head_units: int = 128
-    head_layers: int = 1
+    hidden: Units = 256
+    head_units: Units = 128
+    head_layers: Annotated[int, Field(ge=1, le=8)] = 1
     decode_motion: bool = False
-    motion_latent: int = 0
+    motion_latent: Annotated[int, Field(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        _require(2 <= len(self.channels) <= 4, "channels has 2 to 4 numbers")
-        _require(min(self.channels) >= 1, f"channels are at least 1, not {self.channels}")
-        for name in ("deter", "stoch", "hidden", "head_units"):
-            value = getattr(self, name)
-            _require(1 <= value <= 16384, f"{name} is 1 to 16384, not {value}")
-        _require(
-            self.classes == 0 or 2 <= self.classes <= 1024,
-            f"classes is 0 (Gaussian) or 2 to 1024, not {self.classes}",
-        )
-        _require(0 <= self.unimix < 1, f"unimix is in [0, 1), not {self.unimix}")
-        _require(0 < self.min_std <= 1, f"min_std is in (0, 1], not {self.min_std}")
-        _require(
-            self.min_std < self.first_std < 2 + self.min_std,
-            f"first_std is between min_std and min_std + 2, not {self.first_std}",
-        )
-        _require(1 <= self.head_layers <= 8, f"head_layers is 1 to 8, not {self.head_layers}")
-        _require(
-            0 <= self.motion_latent < self.stoch,
-            f"motion_latent is 0 to {self.stoch - 1}, less than stoch, not {self.motion_latent}",
-        )
+        if self.classes == 1:
+            raise ValueError("classes is 0 (Gaussian) or 2 to 1024, not 1")
+        if not self.min_std < self.first_std < 2 + self.min_std:
+            raise ValueError(f"first_std is between min_std and min_std + 2, not {self.first_std}")
+        if self.motion_latent >= self.stoch:
+            raise ValueError(
+                f"motion_latent is 0 to {self.stoch - 1}, less than stoch, not {self.motion_latent}"
+            )
 
     @property
     def latent(self) -> int:
@@ -80,7 +71,7 @@ class NetworkConfig:
         return self.stoch * max(self.classes, 1)
 
 
-@dataclass(frozen=True)
+@config_class
 class OptimiserConfig:
     """AdamW without weight decay, that is Adam, on everything.
 
@@ -93,22 +84,12 @@ class OptimiserConfig:
         max_nonfinite: updates in a row that may be skipped for a gradient that is not finite.
     """
 
-    learning_rate: float = 1e-3
-    warmup: int = 200
-    final: float = 0.1
-    eps: float = 1e-8
-    max_grad_norm: float = 100.0
-    max_nonfinite: int = 5
-
-    def __post_init__(self) -> None:
-        _require(
-            0 < self.learning_rate <= 1, f"learning_rate is in (0, 1], not {self.learning_rate}"
-        )
-        _require(self.warmup >= 0, f"warmup is at least 0, not {self.warmup}")
-        _require(0 <= self.final <= 1, f"final is 0 to 1, not {self.final}")
-        _require(self.eps > 0, f"eps is above 0, not {self.eps}")
-        _require(self.max_grad_norm > 0, f"max_grad_norm is above 0, not {self.max_grad_norm}")
-        _require(self.max_nonfinite >= 1, f"max_nonfinite is at least 1, not {self.max_nonfinite}")
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    warmup: Annotated[int, Field(ge=0)] = 200
+    final: Annotated[float, Field(ge=0, le=1)] = 0.1
+    eps: Annotated[float, Field(gt=0)] = 1e-8
+    max_grad_norm: Annotated[float, Field(gt=0)] = 100.0
+    max_nonfinite: Annotated[int, Field(ge=1)] = 5
 
     def scale(self, update: int, updates: int) -> float:
         """What update number `update` of `updates` multiplies the learning rate by."""
@@ -117,7 +98,7 @@ class OptimiserConfig:
         return rise * (1 - (1 - self.final) * update / updates)
 
 
-@dataclass(frozen=True)
+@config_class
 class ValidationConfig:
     """Judging while training, on windows of the validation split that never change.
 
@@ -128,21 +109,13 @@ class ValidationConfig:
         horizon: rows that it predicts.
     """
 
-    every: int = 500
-    windows: int = 32
-    context: int = 25
-    horizon: int = 15
-
-    def __post_init__(self) -> None:
-        if self.every < 0:
-            raise ValueError(f"every is at least 0, not {self.every}")
-        for name in ("windows", "context", "horizon"):
-            value = getattr(self, name)
-            if not 1 <= value <= 4096:
-                raise ValueError(f"{name} is 1 to 4096, not {value}")
+    every: Annotated[int, Field(ge=0)] = 500
+    windows: WindowSize = 32
+    context: WindowSize = 25
+    horizon: WindowSize = 15
 
 
-@dataclass(frozen=True)
+@config_class
 class Observable:
     """What a rung's hypothesis predicts: the sign of a measure's change against the parent.
 
@@ -154,13 +127,10 @@ class Observable:
 
     probe: str
     measure: str
-    sign: int = 1
-
-    def __post_init__(self) -> None:
-        _require(self.sign in (1, -1), f"sign is 1 or -1, not {self.sign}")
+    sign: Literal[1, -1] = 1
 
 
-@dataclass(frozen=True)
+@config_class
 class RungConfig:
     """A step of the ladder of experiments; training itself does not look at it.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from common.errors import UserError
+from common.schema import config_class
 from replay import DataSet, WindowSampler
 from replay.sampler import corner_strata
 from rssm.config import MOTION, REGRESSED
@@ -23,7 +25,7 @@ INPUTS = ("observation", "action", "is_first")
 POSE = ("x", "y", "heading")
 
 
-@dataclass(frozen=True)
+@config_class
 class DataConfig:
     """What to train on.
 
@@ -45,26 +47,20 @@ class DataConfig:
     dataset: str = "D4_main"
     train: str = "train"
     val: str = "val"
-    length: int = 50
-    batch: int = 16
-    micro_batch: int | None = None
-    strata: tuple[float, ...] = ()
-    on_damage: str = "refuse"
+    length: Annotated[int, Field(ge=2, le=4096)] = 50
+    batch: Annotated[int, Field(ge=1, le=4096)] = 16
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    strata: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    on_damage: Literal["refuse", "skip"] = "refuse"
     check: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in (("length", 2), ("batch", 1)):
-            value = getattr(self, name)
-            if not least <= value <= 4096:
-                raise ValueError(f"{name} is {least} to 4096, not {value}")
-        if self.micro_batch is not None and (self.micro_batch < 1 or self.batch % self.micro_batch):
+        if self.micro_batch is not None and self.batch % self.micro_batch:
             raise ValueError(
                 f"micro_batch divides the batch of {self.batch}, unlike {self.micro_batch}"
             )
-        if self.on_damage not in ("refuse", "skip"):
-            raise ValueError(f"on_damage is refuse or skip, not {self.on_damage!r}")
-        if list(self.strata) != sorted(set(self.strata)) or min(self.strata, default=1) <= 0:
-            raise ValueError(f"strata are above 0 and grow, unlike {list(self.strata)}")
+        if list(self.strata) != sorted(set(self.strata)):
+            raise ValueError(f"strata grow, unlike {list(self.strata)}")
 
     @property
     def passes(self) -> int:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from common.schema import config_class
 from rssm.config import MOTION, REGRESSED
 from rssm.model.heads import CONTINUE, OFF, REWARD
 
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 
-@dataclass(frozen=True)
+
+@config_class
 class LossConfig:
     """Weights of the parts of the loss.
 
@@ -38,33 +43,25 @@ class LossConfig:
         kl_anneal: updates over which the weight of both KLs rises from 0 to 1; 0 for none.
     """
 
-    image: float = (64 / 96) ** 2
-    reward: float = 1.0
-    proceed: float = 1.0
-    telemetry: float = 1.0
-    off_track: float = 1.0
-    dynamics: float = 1.0
-    representation: float = 0.1
-    free_nats: float = 1.0
-    kl_anneal: int = 0
-    heads: dict[str, float] = field(default_factory=dict)
-    perceptual: float = 0.0
-    image_every: int = 1
-    overshoot: float = 0.0
-    overshoot_rows: int = 15
+    image: Weight = (64 / 96) ** 2
+    reward: Weight = 1.0
+    proceed: Weight = 1.0
+    telemetry: Weight = 1.0
+    off_track: Weight = 1.0
+    dynamics: Weight = 1.0
+    representation: Weight = 0.1
+    free_nats: Weight = 1.0
+    kl_anneal: Annotated[int, Field(ge=0, le=10**6)] = 0
+    heads: dict[str, Weight] = field(default_factory=dict)
+    perceptual: Weight = 0.0
+    image_every: Annotated[int, Field(ge=1, le=64)] = 1
+    overshoot: Weight = 0.0
+    overshoot_rows: Annotated[int, Field(ge=1, le=1000)] = 15
 
     def __post_init__(self) -> None:
-        if not 1 <= self.image_every <= 64:
-            raise ValueError(f"image_every is 1 to 64, not {self.image_every}")
-        if not 1 <= self.overshoot_rows <= 1000:
-            raise ValueError(f"overshoot_rows is 1 to 1000, not {self.overshoot_rows}")
-        plain = {name: value for name, value in vars(self).items() if name != "heads"}
-        for name, value in (plain | self.heads).items():
-            if not 0 <= value <= 1e6:
-                raise ValueError(f"{name} is 0 to 10^6, not {value}")
         weights = ("image", "reward", "proceed", "telemetry", "off_track", "dynamics",
                    "representation", "perceptual")  # fmt: skip
-        if not any(plain[name] for name in weights) and not any(self.heads.values()):
+        if not any(getattr(self, name) for name in weights) and not any(self.heads.values()):
             raise ValueError(f"{', '.join(weights)} are all 0: nothing is learnt")
         known = (REWARD, CONTINUE, OFF, *REGRESSED, *MOTION)
         for name in self.heads:

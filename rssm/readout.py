@@ -6,12 +6,14 @@ states that stay as they are, thousands of small steps are cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from common.schema import config_class
 from common.seeding import derive
 from replay import WindowSampler
 from rssm.data import Reader
@@ -23,7 +25,7 @@ WINDOWS = 16
 DECAY = 0.01
 
 
-@dataclass(frozen=True)
+@config_class
 class ReadoutConfig:
     """How the heads are fitted.
 
@@ -35,20 +37,10 @@ class ReadoutConfig:
         learning_rate: at first; it falls to 0.
     """
 
-    updates: int = 4000
-    rows: int = 80_000
-    batch: int = 512
-    learning_rate: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if self.updates < 0:
-            raise ValueError(f"updates is at least 0, not {self.updates}")
-        for name in ("rows", "batch"):
-            value = getattr(self, name)
-            if not 1 <= value <= 10**7:
-                raise ValueError(f"{name} is 1 to 10^7, not {value}")
-        if not 0 < self.learning_rate <= 1:
-            raise ValueError(f"learning_rate is above 0 and at most 1, not {self.learning_rate}")
+    updates: Annotated[int, Field(ge=0)] = 4000
+    rows: Annotated[int, Field(ge=1, le=10**7)] = 80_000
+    batch: Annotated[int, Field(ge=1, le=10**7)] = 512
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 1e-3
 
 
 def fit_heads(

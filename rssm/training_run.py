@@ -7,23 +7,25 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
+from pydantic import Field
 
 from common.config import check_growth, resumed
 from common.display import Display
 from common.errors import ConfigError, UserError
 from common.mirror import LoggerConfig, open_mirror
 from common.runs import Run, timestamped
+from common.schema import config_class
 from common.seeding import derive, seed_everything
 from common.torch.device import check_processes, choose_device, set_threads, tune_allocator
 from rssm import checkpoint
-from rssm.config import NetworkConfig, OptimiserConfig, RungConfig, ValidationConfig
+from rssm.config import ModelConfig, OptimiserConfig, RungConfig, ValidationConfig
 from rssm.data import DataConfig, Passes, Reader, choose_heads
 from rssm.model.heads import HeadConfig
 from rssm.model.world_model import WorldModel
@@ -36,8 +38,8 @@ RESUMABLE = ("resume", "updates", "device", "threads", "display", "logger")
 """Settings that a resumed run takes from the command line; the others are the run's own."""
 
 
-@dataclass(frozen=True)
-class TrainConfig:
+@config_class
+class WorldModelTrainConfig:
     """Everything that `train_world_model.py` can be told.
 
     Attributes:
@@ -55,7 +57,7 @@ class TrainConfig:
         log_every, checkpoint_every: updates.
     """
 
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: ModelConfig = field(default_factory=ModelConfig)
     heads: HeadConfig = field(default_factory=HeadConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
@@ -65,31 +67,21 @@ class TrainConfig:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     rung: RungConfig = field(default_factory=RungConfig)
     scale: Literal["laptop", "record"] = "laptop"
-    updates: int = 2000
-    seed: int = 1
+    updates: Annotated[int, Field(ge=1)] = 2000
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     device: str = "auto"
-    precision: str = "32-true"
-    threads: int = 0
-    processes: int = 1
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    processes: Annotated[int, Field(ge=1)] = 1
     warm_start: str | None = None
     run_root: str = "runs"
     name: str = ""
     resume: str | None = None
-    log_every: int = 20
-    checkpoint_every: int = 500
+    log_every: Annotated[int, Field(ge=1)] = 20
+    checkpoint_every: Annotated[int, Field(ge=0)] = 500
     display: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("updates", "log_every", "processes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
-        for name in ("seed", "threads", "checkpoint_every"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is at least 0, not {getattr(self, name)}")
-        if self.precision not in ("32-true", "bf16-mixed", "16-mixed"):
-            raise ValueError(
-                f"precision is 32-true, bf16-mixed or 16-mixed, not {self.precision!r}"
-            )
         if self.loss.image_every > self.data.length:
             raise ValueError(
                 f"loss.image_every is at most data.length, the {self.data.length} rows of a "
@@ -103,7 +95,7 @@ class TrainConfig:
 
 
 def train(
-    config: TrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str] = ()
+    config: WorldModelTrainConfig, resolved: Mapping[str, Any], overrides: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Train a world model; returns the numbers of the last line.
 
@@ -155,7 +147,7 @@ def train(
 
 
 def _train(
-    config: TrainConfig,
+    config: WorldModelTrainConfig,
     run: Run | None,
     model: WorldModel,
     passes: Passes,
@@ -215,7 +207,7 @@ def _train(
     return results
 
 
-def make_model(config: TrainConfig, reader: Reader) -> WorldModel:
+def make_model(config: WorldModelTrainConfig, reader: Reader) -> WorldModel:
     """An untrained model with the reader's heads and target statistics."""
     torch.manual_seed(derive(config.seed, "weights"))
     try:
@@ -229,7 +221,7 @@ def make_model(config: TrainConfig, reader: Reader) -> WorldModel:
 
 
 def make_trainer(
-    config: TrainConfig, device: torch.device, updates: int, callbacks: list[Callback]
+    config: WorldModelTrainConfig, device: torch.device, updates: int, callbacks: list[Callback]
 ) -> lightning.Trainer:
     """Lightning's trainer, for `updates` more optimiser steps; files and logs are ours."""
     several = config.processes > 1
@@ -266,7 +258,7 @@ def summary(row: Mapping[str, Any], time_left: str) -> str:
 
 
 def _new_run(
-    config: TrainConfig,
+    config: WorldModelTrainConfig,
     resolved: Mapping[str, Any],
     overrides: Iterable[str],
     hashes: Mapping[str, str],
@@ -282,7 +274,7 @@ def _last(run: Run) -> Path:
     return run.checkpoints / "last.pt"
 
 
-def _check_data(run: Run, config: TrainConfig, hashes: Mapping[str, str]) -> None:
+def _check_data(run: Run, config: WorldModelTrainConfig, hashes: Mapping[str, str]) -> None:
     """A run goes on with the data it began with, or it would not end as if never interrupted."""
     began = run.manifest.get("data", {})
     for split, found in hashes.items():
@@ -294,7 +286,9 @@ def _check_data(run: Run, config: TrainConfig, hashes: Mapping[str, str]) -> Non
             )
 
 
-def _restore(training: Training, run: Run, config: TrainConfig, display: Display) -> float:
+def _restore(
+    training: Training, run: Run, config: WorldModelTrainConfig, display: Display
+) -> float:
     """Go on from last.pt; from the start if the run was killed before it wrote one.
 
     Returns the seconds that led there.

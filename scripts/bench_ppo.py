@@ -159,17 +159,17 @@ def speed(settings: Settings, run: Run) -> "Results":
     """Steps/s of both on the same work, in turns; metrics and details."""
     from envs.racing.config import EnvConfig, RewardConfig
     from experiments.training import bench
-    from ppo.config import NetworkConfig, PPOConfig, TrainConfig
+    from ppo.config import PolicyConfig, PPOConfig, PPOTrainConfig
 
     steps = settings.num_envs * settings.num_steps
     batch = min(BATCH, steps)
-    network = NetworkConfig(**NATURE, heads="shared", pedals="two", squash="clip")
+    network = PolicyConfig(**NATURE, heads="shared", pedals="two", squash="clip")
     ppo = PPOConfig(
         num_envs=settings.num_envs, num_steps=settings.num_steps, epochs=4,
         minibatches=steps // batch, network=network,
     )  # fmt: skip
     pool = {"track_pool": bench.QUICK_POOL} if settings.quick else {}
-    config = TrainConfig(
+    config = PPOTrainConfig(
         env=EnvConfig(preset="carracing", **pool),
         reward=RewardConfig.native(), ppo=ppo, seed=bench.SEED, device="cpu",
     )  # fmt: skip

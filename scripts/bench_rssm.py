@@ -91,12 +91,12 @@ class Ours:
     ) -> None:
         import torch
 
-        from rssm.config import NetworkConfig, OptimiserConfig
+        from rssm.config import ModelConfig, OptimiserConfig
         from rssm.model.world_model import WorldModel
         from rssm.objective import LossConfig
 
         torch.manual_seed(1)
-        self.model = WorldModel(network or NetworkConfig(**OURS), reader.telemetry, reader.off)
+        self.model = WorldModel(network or ModelConfig(**OURS), reader.telemetry, reader.off)
         self.model.heads.set_statistics(reader.statistics())
         self.settings, self.losses = OptimiserConfig(learning_rate=rate), LossConfig()
         self.settings = replace(self.settings, warmup=min(self.settings.warmup, updates // 4))
@@ -338,10 +338,10 @@ def presets(settings: Settings, run: Run) -> "Results":
 
     from common.config import CONF_DIR, validate
     from experiments.training import bench
-    from rssm.training_run import TrainConfig
+    from rssm.training_run import WorldModelTrainConfig
 
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        network = validate(compose("train_world_model", ["rssm=xs"]), TrainConfig).network
+        network = validate(compose("train_world_model", ["rssm=xs"]), WorldModelTrainConfig).network
     reader = read(settings, "train")
     batch = batches(settings, reader, bench.SEED)(0)
     side = Ours(reader, settings.rounds + 1, network)

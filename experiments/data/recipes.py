@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from common.errors import UserError
-from common.schema import unknown_choice
+from common.keys import unknown_choice
 
 TRACKS = {"train": "train", "val": "validation", "probe": "probe"}
 """Split of a data set -> split of the track seeds (`common.seeding.SPLITS`) that it drives on."""

@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.seeding import parse_seeds
 from experiments.report.kept import RUNGS
 from probes.clips import RULES
-from rssm.training_run import TrainConfig
+from rssm.training_run import WorldModelTrainConfig
 
 CLIPS = 64
 JUDGED = ("sharp_turn", "gentle_turn", "recovery", "faithfulness")
@@ -72,11 +72,11 @@ def rungs(text: str) -> list[str]:
     return [name for name in RUNGS if name in chosen]
 
 
-def configuration(name: str, scale: str, overrides: Sequence[str] = ()) -> TrainConfig:
+def configuration(name: str, scale: str, overrides: Sequence[str] = ()) -> WorldModelTrainConfig:
     """What train_world_model.py makes of a rung."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF_DIR)):
         composed = compose("train_world_model", overrides=[*arguments(name, scale), *overrides])
-    return validate(composed, TrainConfig)
+    return validate(composed, WorldModelTrainConfig)
 
 
 def arguments(name: str, scale: str) -> list[str]:

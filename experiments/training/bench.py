@@ -16,7 +16,7 @@ from common import cli
 from common.config import CONF_DIR, validate
 from common.records import write_record
 from common.runs import Run, timestamped
-from ppo.config import TrainConfig
+from ppo.config import PPOTrainConfig
 from ppo.evaluate import Driver
 from ppo.trainer import Trainer
 from ppo.training_run import make_env, make_fabric
@@ -59,7 +59,7 @@ class Stopwatch:
         return {"total": time.perf_counter() - start, **self.seconds}
 
 
-def make_trainer(config: TrainConfig, run: Run, env: VectorEnv) -> Trainer:
+def make_trainer(config: PPOTrainConfig, run: Run, env: VectorEnv) -> Trainer:
     """A trainer on `env`, without validation."""
     return Trainer(config, run, make_fabric(config), env)
 
@@ -67,7 +67,7 @@ def make_trainer(config: TrainConfig, run: Run, env: VectorEnv) -> Trainer:
 class Ours:
     """This project's trainer, driven rollout by rollout."""
 
-    def __init__(self, config: TrainConfig, run: Run) -> None:
+    def __init__(self, config: PPOTrainConfig, run: Run) -> None:
         self.env = make_env(config)
         self.trainer = make_trainer(config, run, self.env)
         self.policy = self.trainer.policy
@@ -100,13 +100,13 @@ class Ours:
         self.env.close()
 
 
-def configuration(*overrides: str, quick: bool) -> TrainConfig:
+def configuration(*overrides: str, quick: bool) -> PPOTrainConfig:
     """`train_ppo.py`'s configuration with `overrides`, on the CPU; at its smallest if `quick`."""
     fixed = ("device=cpu", f"seed={SEED}")
     small = ["ppo.num_envs=4", "ppo.num_steps=8", "ppo.epochs=1", f"++env.track_pool={QUICK_POOL}"]
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
         cfg = compose("train_ppo", [*fixed, *overrides, *(small if quick else ())])
-    return validate(cfg, TrainConfig)
+    return validate(cfg, PPOTrainConfig)
 
 
 def flops(loss: Callable[[], torch.Tensor]) -> dict[str, int]:

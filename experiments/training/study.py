@@ -24,7 +24,7 @@ from common.errors import ConfigError, UserError
 from common.files import to_plain
 from common.runs import ROOT, Run
 from experiments.training.finished import differences, learning
-from ppo.config import TrainConfig
+from ppo.config import PPOTrainConfig
 
 POLL_SECONDS = 0.2
 
@@ -112,13 +112,13 @@ class Task:
 
 def composed(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration that train_ppo.py makes of `overrides`, as plain data."""
-    checked, _ = check_overrides(overrides, TrainConfig)
+    checked, _ = check_overrides(overrides, PPOTrainConfig)
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF_DIR)):
             config = compose("train_ppo", overrides=checked)
     except HydraException as error:
         raise ConfigError(str(error)) from None
-    return to_plain(validate(config, TrainConfig), finite=False)
+    return to_plain(validate(config, PPOTrainConfig), finite=False)
 
 
 def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dict[str, str]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rssm.config import NetworkConfig
+from rssm.config import ModelConfig
 
 UPDATE_BIAS = -1.0
 """Added to the update gate, so that an untrained core keeps its state (Hafner et al. 2021)."""
@@ -64,7 +64,7 @@ class Latent:
     classes) logits, mixed with `unimix` of a uniform distribution (Hafner et al. 2023).
     """
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         self.stoch, self.classes = config.stoch, config.classes
         self.unimix, self.min_std = config.unimix, config.min_std
 
@@ -138,7 +138,7 @@ class Core(nn.Module):
         extra: length of what else `step` may be given, such as a pose change; 0 for nothing.
     """
 
-    def __init__(self, config: NetworkConfig, embed: int, actions: int, extra: int = 0) -> None:
+    def __init__(self, config: ModelConfig, embed: int, actions: int, extra: int = 0) -> None:
         super().__init__()
         self.latent = Latent(config)
         self.deter, self.stoch = config.deter, config.latent

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from common.schema import config_class
 from rssm.config import MOTION, REGRESSED
 
 REWARD = "reward"
@@ -43,7 +44,7 @@ def two_hot(x: Tensor, bins: Tensor) -> Tensor:
     return (1 - (x - bins).abs() / width).clamp(min=0)
 
 
-@dataclass(frozen=True)
+@config_class
 class HeadConfig:
     """Which heads there are and how they learn.
 

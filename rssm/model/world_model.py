@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rssm.config import MOTION, NetworkConfig
+from rssm.config import MOTION, ModelConfig
 from rssm.imagination import Imagined, Policy, imagine, run_ahead
 from rssm.model.core import Core, Observed, State
 from rssm.model.decoder import Decoder, from_patches, to_patches
@@ -49,7 +49,7 @@ class WorldModel(nn.Module):
 
     def __init__(
         self,
-        network: NetworkConfig,
+        network: ModelConfig,
         telemetry: tuple[str, ...] = (),
         off: bool = False,
         regression: str = "symlog",

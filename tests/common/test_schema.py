@@ -1,17 +1,21 @@
 """Plain data to checked dataclasses: what is taken, what is refused and in which words."""
 
-from dataclasses import dataclass, field
+import dataclasses
+import pickle
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
 from common.config import validate
 from common.errors import ConfigError
-from common.schema import build
+from common.keys import field_docs
+from common.schema import build, config_class
 
 
-@dataclass(frozen=True)
+@config_class
 class Inner:
     rate: float = 0.1
     steps: int = 10
@@ -25,8 +29,16 @@ class Inner:
             raise ValueError("a rate above steps makes no sense")
 
 
-@dataclass(frozen=True)
+@config_class
 class Outer:
+    """Every kind of field.
+
+    Attributes:
+        name: of the thing, which is
+            told in two lines. And a second sentence.
+        sizes, pair: numbers.
+    """
+
     name: str
     inner: Inner = field(default_factory=Inner)
     maybe: Inner | None = None
@@ -39,6 +51,9 @@ class Outer:
     weights: dict[str, float] = field(default_factory=dict)
     parts: list[Inner] = field(default_factory=list)
     anything: Any = None
+    share: Annotated[float, Field(ge=0, lt=1)] | None = None
+    counts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=2)] = (1, 1)
+    large: Annotated[int, Field(gt=0, lt=2**63)] = 1
 
 
 def test_everything_at_once():
@@ -94,12 +109,19 @@ def test_defaults_and_null():
         ({"inner": {"steps": None}}, "inner.steps: expected a whole number, got null"),
         ({"inner": {"steps": True}}, "inner.steps: expected a whole number, got true"),
         ({"inner": {"mode": "fats"}}, "inner.mode: 'fats' is not one of fast, slow; did you mean"),
-        ({"inner": {"level": True}}, "inner.level: true is not one of 1, 2"),
+        ({"inner": {"level": 3}}, "inner.level: 3 is not one of 1, 2"),
         ({"inner": 3}, "inner: expected a group of keys (rate, steps, mode, level), got 3"),
         ({"flag": 1}, "flag: expected true or false, got 1"),
         ({"sizes": 3}, "sizes: expected a list, got 3"),
         ({"sizes": [1, "a"]}, "sizes.1: expected a whole number, got 'a'"),
         ({"pair": [1]}, "pair: expected a list of 2 values, got [1]"),
+        ({"share": 1.0}, "share is at least 0 and below 1, not 1.0"),
+        ({"share": "x"}, "share: expected a number, got 'x'"),
+        ({"large": 0}, "large is above 0 and below 2^63, not 0"),
+        ({"counts": [1]}, "counts: expected a list of at least 2 values, got [1]"),
+        ({"counts": [1, 0]}, "counts.1 is at least 1, not 0"),
+        ({"either": True}, "either: expected a number or text, got true"),
+        ({"maybe": 3}, "maybe: expected a group of keys (rate, steps, mode, level), got 3"),
         ({"weights": {"time": "x"}}, "weights.time: expected a number, got 'x'"),
         ({"parts": [{}, {"steps": "x"}]}, "parts.1.steps: expected a whole number, got 'x'"),
         ({"maybe": {"steps": 0}}, "maybe.steps must be at least 1, got 0"),
@@ -116,6 +138,35 @@ def test_refusals_name_the_full_key(data, message):
     with pytest.raises(ConfigError) as caught:
         build(Outer, data)
     assert str(caught.value).startswith(message)
+
+
+def test_the_constructor_checks_as_strictly_and_in_one_line():
+    with pytest.raises(ValueError, match=r"^share is at least 0 and below 1, not 2$"):
+        Outer("a", share=2)
+    with pytest.raises(ValueError, match=r"^steps must be at least 1, got 0$"):
+        Inner(steps=0)
+    for wrong in ({"flag": 1}, {"limit": True}, {"limit": 1.0}, {"sizes": (True,)}):
+        with pytest.raises(ValueError, match="expected"):
+            Outer("a", **wrong)
+    with pytest.raises(ValueError, match="large is above 0"):
+        dataclasses.replace(Outer("a"), large=0)
+
+
+def test_an_instance_is_a_frozen_dataclass_that_can_be_pickled():
+    one = Outer("a", inner=Inner(0.5), sizes=(1, 2))
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert build(Outer, dataclasses.asdict(one)) == one
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.name = "b"
+
+
+def test_the_docs_of_fields_come_from_the_docstring():
+    numbers = "numbers."
+    assert field_docs(Outer) == {
+        "name": "of the thing, which is told in two lines. And a second sentence.",
+        "sizes": numbers,
+        "pair": numbers,
+    }
 
 
 def test_validate_resolves_interpolations_and_reports_missing_values():

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from common import schema
 from common.config import CONF_DIR, validate
 from common.errors import ConfigError
-from ppo.config import PPOConfig, TrainConfig
+from ppo.config import PPOConfig, PPOTrainConfig
 
 EXPERIMENTS = sorted(
     path.stem
@@ -19,7 +19,7 @@ EXPERIMENTS = sorted(
 
 def composed(*overrides):
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        return validate(compose("train_ppo", overrides=list(overrides)), TrainConfig)
+        return validate(compose("train_ppo", overrides=list(overrides)), PPOTrainConfig)
 
 
 def test_the_yaml_of_ppo_spells_out_every_default():
@@ -34,8 +34,8 @@ def test_the_main_file_spells_out_every_default():
     written = OmegaConf.to_container(OmegaConf.load(CONF_DIR / "train_ppo.yaml"))
     del written["defaults"]
     groups = {"env", "reward", "ppo", "logger"}
-    assert written.keys() == asdict(TrainConfig()).keys() - groups
-    assert schema.build(TrainConfig, written) == TrainConfig()
+    assert written.keys() == asdict(PPOTrainConfig()).keys() - groups
+    assert schema.build(PPOTrainConfig, written) == PPOTrainConfig()
 
 
 def test_the_default_policy_sees_motion():
@@ -60,7 +60,7 @@ def test_every_experiment_is_valid(experiment):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("ppo.clip=-1", r"ppo\.clip is a positive number"),
+        ("ppo.clip=-1", r"ppo\.clip is above 0 and at most 10, not -1"),
         ("ppo.clip=true", r"ppo\.clip: expected a number"),
         ("ppo.minibatches=100000", r"ppo\.minibatches=100000 is more than"),
         ("ppo.network.channels=[8]", r"ppo\.network\.channels, kernels and strides"),

@@ -11,7 +11,7 @@ from envs.racing import RacingVectorEnv
 from envs.racing import evaluate as evaluator
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.drivers.controller import CentrelineDriver
-from ppo.config import PPOConfig, TrainConfig
+from ppo.config import PPOConfig, PPOTrainConfig
 from ppo.diagnostics import (
     Recorder,
     action_statistics,
@@ -75,7 +75,7 @@ class Scripted:
 
 def trainer(root, *, env=ENV, reward=ROAD, ppo=PPO, world=Watched, **network):
     ppo = replace(ppo, network=replace(ppo.network, **network))
-    config = TrainConfig(env=env, reward=reward, ppo=ppo)
+    config = PPOTrainConfig(env=env, reward=reward, ppo=ppo)
     run = Run.create(root, "run", {}, seeds={})
     return Trainer(config, run, cpu(), world(ppo.num_envs, env, reward, seed=5))
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from envs.racing.config import ObservationSpec
 from ppo.algorithm import value_error
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 from ppo.policy import ActorCritic, pixel_shape, to_pixels
 from tests.ppo.toys import NETWORK, SPEC
 
@@ -53,7 +53,7 @@ class TestPixels:
 class TestActorCritic:
     def test_the_untrained_car_moves(self):
         spec = ObservationSpec(grey=True, frame_stack=4, action_repeat=4)
-        driver = policy(spec, NetworkConfig(pedals="two"))
+        driver = policy(spec, PolicyConfig(pedals="two"))
         frames = pixels(256, spec)
         with torch.inference_mode():
             mode = driver.decide(frames, torch.zeros(256, 3)).action

@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.runs import Run
 from envs.racing.config import EnvConfig
 from ppo import checkpoint
-from ppo.config import EvaluationConfig, PPOConfig, TrainConfig
+from ppo.config import EvaluationConfig, PPOConfig, PPOTrainConfig
 from ppo.display import make_display
 from ppo.evaluate import load_policy
 from ppo.trainer import Trainer, _copied
@@ -29,7 +29,7 @@ TIMES = ("seconds", "ticks_per_second", "decisions_per_second", "collect_seconds
 
 
 def config(updates=6, **changes):
-    base = TrainConfig(
+    base = PPOTrainConfig(
         env=ENV,
         ppo=PPO,
         total_timesteps=updates * TICKS,

@@ -7,10 +7,10 @@ from gymnasium.vector import AutoresetMode
 from lightning.fabric import Fabric
 
 from envs.racing.config import ObservationSpec
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 
 SPEC = ObservationSpec(size=64, grey=True, frame_stack=1, action_repeat=2)
-NETWORK = NetworkConfig(
+NETWORK = PolicyConfig(
     channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,), pedals="two"
 )  # fmt: skip
 

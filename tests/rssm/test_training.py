@@ -13,9 +13,9 @@ import rssm
 from common.errors import ConfigError, UserError
 from common.files import read_json, read_jsonl, write_json
 from rssm import checkpoint
-from rssm.config import NetworkConfig, OptimiserConfig
+from rssm.config import ModelConfig, OptimiserConfig
 from rssm.data import DataConfig
-from rssm.training_run import TrainConfig, train
+from rssm.training_run import WorldModelTrainConfig, train
 from tests.rssm.toys import counting_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,7 +178,7 @@ def test_a_run_killed_while_the_heads_are_fitted_is_finished_by_resuming(finishe
 
 def test_heads_that_the_decoder_draws_from_are_not_fitted_anew():
     with pytest.raises(ValueError, match=r"readout.updates=0"):
-        TrainConfig(network=NetworkConfig(decode_motion=True))
+        WorldModelTrainConfig(network=ModelConfig(decode_motion=True))
 
 
 def test_accumulation_is_the_whole_batch(finished, root, tmp_path):
@@ -237,7 +237,7 @@ def test_a_warm_run_killed_before_its_first_checkpoint_begins_warm_again(finishe
 
 
 def test_what_cannot_begin_leaves_no_directory(root, tmp_path):
-    config = TrainConfig(
+    config = WorldModelTrainConfig(
         data=DataConfig(root=str(root), dataset="D", length=8),
         warm_start=str(tmp_path / "nowhere.pt"), run_root=str(tmp_path / "runs"),
     )  # fmt: skip
@@ -254,12 +254,12 @@ def test_a_run_does_not_go_on_with_other_data(finished, tmp_path):
     manifest["data"]["train"] = "0" * 64
     write_json(copy / "manifest.json", manifest)
     with pytest.raises(UserError, match="was trained on another D than"):
-        train(TrainConfig(resume=str(copy)), {}, [f"resume={copy}"])
+        train(WorldModelTrainConfig(resume=str(copy)), {}, [f"resume={copy}"])
 
 
 def test_what_is_wrong_is_said(finished, root, tmp_path):
     path, _ = finished
-    config = TrainConfig(data=DataConfig(root=str(root), dataset="E"))
+    config = WorldModelTrainConfig(data=DataConfig(root=str(root), dataset="E"))
     with pytest.raises(UserError, match="E"):
         train(config, {})
     done = run(root, tmp_path, "data.lenght=9")
@@ -268,7 +268,7 @@ def test_what_is_wrong_is_said(finished, root, tmp_path):
     assert done.returncode == 2 and "a window has 500 rows" in done.stderr
     done = run(root, tmp_path, "processes=2")
     assert done.returncode == 2 and "torchrun" in done.stderr
-    resumed = TrainConfig(resume=str(path), seed=4)
+    resumed = WorldModelTrainConfig(resume=str(path), seed=4)
     with pytest.raises(ConfigError, match="leave out seed"):
         train(resumed, {}, ["seed=4"])
 

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from replay import Attributes, DataSet, Episode, ShardWriter
-from rssm.config import NetworkConfig
+from rssm.config import ModelConfig
 from rssm.model.world_model import WorldModel
 
-NETWORK = NetworkConfig(
+NETWORK = ModelConfig(
     channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16, min_std=0.05
 )  # fmt: skip
-DISCRETE = NetworkConfig(channels=(4, 8), deter=16, stoch=4, classes=3, hidden=16, head_units=16)
+DISCRETE = ModelConfig(channels=(4, 8), deter=16, stoch=4, classes=3, hidden=16, head_units=16)
 TELEMETRY = ("speed", "progress_delta", "steer", "yaw_rate", "corner_angle", "lateral_offset")
 
 ATTRIBUTES = Attributes(
@@ -28,7 +28,7 @@ ATTRIBUTES = Attributes(
 )
 
 
-def model(network: NetworkConfig = NETWORK, telemetry=("speed", "steer"), off=True) -> WorldModel:
+def model(network: ModelConfig = NETWORK, telemetry=("speed", "steer"), off=True) -> WorldModel:
     torch.manual_seed(0)
     made = WorldModel(network, telemetry, off)
     with torch.no_grad():

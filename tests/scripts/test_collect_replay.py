@@ -18,14 +18,14 @@ from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv
 from experiments.data.collection import PolicyDriver
 from experiments.data.recipes import RECIPES, TRACKS, Recipe, Selection, Source
 from ppo import checkpoint
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 from ppo.evaluate import load_policy
 from ppo.policy import ActorCritic
 from replay import DataSet
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ObservationSpec(size=96, grey=True, frame_stack=2, action_repeat=4)
-NETWORK = NetworkConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
+NETWORK = PolicyConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
 
 EARLY = Source("ppo", "ppo", noise=0.35, early=True)
 SMALL = {

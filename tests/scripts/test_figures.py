@@ -11,7 +11,7 @@ from envs.racing import ObservationSpec
 from experiments.report.figures import DPI, WIDTH
 from experiments.report.published import PUBLISHED
 from ppo import checkpoint
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 from ppo.policy import ActorCritic
 from scripts import figures
 from tests.commands import command, last_line
@@ -83,7 +83,7 @@ def test_mistakes_are_explained(tmp_path, argument, message):
 
 def test_a_still_of_the_driver(tmp_path, monkeypatch):
     spec = ObservationSpec(size=64, grey=True, frame_stack=2, action_repeat=4)
-    network = NetworkConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
+    network = PolicyConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
     torch.manual_seed(0)
     driver = tmp_path / "race.pt"
     monkeypatch.setattr(figures, "DRIVER", driver)

@@ -12,13 +12,13 @@ import torch
 
 from envs.racing import ObservationSpec
 from ppo import checkpoint
-from ppo.config import NetworkConfig
+from ppo.config import PolicyConfig
 from ppo.policy import ActorCritic
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "watch.py"
 SPEC = ObservationSpec(size=64, grey=True, frame_stack=2, action_repeat=4)
-NETWORK = NetworkConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
+NETWORK = PolicyConfig(channels=(4, 8), kernels=(8, 4), strides=(8, 4), hidden=(16,))
 
 
 @pytest.fixture
