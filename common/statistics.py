@@ -8,43 +8,61 @@ missing measurement is the caller's to explain, not to average away.
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from scipy.special import expit
 
 Alternative = Literal["two-sided", "greater", "less"]
 
 EXACT_LIMIT = 20
 MONTE_CARLO_FLIPS = 100_000
+BATCH = 1 << 14
+"""Flips that are summed at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A point estimate with a confidence interval; `low` and `high` are None for one value.
+    """A point estimate with a 95% interval (or another, where the caller asked for it).
 
-    `mean` holds the statistic that was asked for, which is the mean unless the caller said else.
+    Attributes:
+        mean: the statistic that was asked for, which is the mean unless the caller said else.
+        low, high: the interval; None where there are too few values for one.
+        n: number of values.
+        values: the two values themselves, where there are two and so no interval.
     """
 
     mean: float
     low: float | None
     high: float | None
     n: int
+    values: tuple[float, ...] = ()
 
-    def to_dict(self) -> dict[str, float | int | None]:
-        """`{"mean", "low", "high", "n"}`, the form of every record in this project."""
-        return asdict(self)
+    def to_dict(self) -> dict[str, Any]:
+        """`{"mean", "low", "high", "n"}`, the form of every record in this project.
+
+        `values` is added, as a list, where it is not empty.
+        """
+        plain = {"mean": self.mean, "low": self.low, "high": self.high, "n": self.n}
+        return plain | ({"values": list(self.values)} if self.values else {})
 
     def __str__(self) -> str:
+        if self.values:
+            return f"{' and '.join(f'{value:.4g}' for value in self.values)} (n={self.n})"
         if self.low is None or self.high is None:
             return f"{self.mean:.4g} (n={self.n})"
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}] (n={self.n})"
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Mean of `values` (1-D, n >= 1) with Student's t interval."""
+    """Mean of `values` (1-D, n >= 1) with Student's t interval, from two values on.
+
+    It knows no range and is enormous for two values. It is what the ledgers of campaigns hold;
+    results for people use `bounded_interval`.
+    """
     x = _checked(values)
     _check_confidence(confidence)
     mean = float(x.mean())
@@ -52,6 +70,73 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
         return Estimate(mean, None, None, 1)
     half = float(stats.t.ppf((1 + confidence) / 2, x.size - 1) * x.std(ddof=1) / math.sqrt(x.size))
     return Estimate(mean, mean - half, mean + half, x.size)
+
+
+def bounded_interval(
+    values: ArrayLike,
+    low: float | None = None,
+    high: float | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Mean of `values` (1-D, n >= 1) with an interval inside the quantity's range.
+
+    Student's t on a scale without ends, carried back (delta method): the logit of the mean where
+    the range has two ends (between -1 and 1 that is Fisher's z), the logarithm of the distance to
+    the end where it has one, the mean itself where it has none. If all values lie on one end of
+    two, the interval is Wilson's for no successes in n trials. Two values have no interval: they
+    stand in `Estimate.values`.
+
+    Args:
+        low, high: ends of the range; None where it has none.
+
+    Raises:
+        ValueError: values that are not finite or not in the range, or a range without width.
+    """
+    x = _checked(values)
+    _check_confidence(confidence)
+    if low is not None and high is not None and low >= high:
+        raise ValueError(f"a range from {low:g} to {high:g} has no width")
+    outside = x[
+        ((x < low) if low is not None else False) | ((x > high) if high is not None else False)
+    ]
+    if outside.size:
+        raise ValueError(f"{outside[0]:g} is outside of the range {_range(low, high)}")
+    mean = float(x.mean())
+    if x.size <= 2:
+        return Estimate(mean, None, None, x.size, tuple(x.tolist()) if x.size == 2 else ())
+    deviation = float(x.std(ddof=1))
+    return Estimate(mean, *_limits(mean, deviation, x.size, low, high, confidence), x.size)
+
+
+def _limits(
+    mean: float, deviation: float, n: int, low: float | None, high: float | None, confidence: float
+) -> tuple[float, float]:
+    """Limits of `bounded_interval` from mean and standard deviation."""
+    half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * deviation / math.sqrt(n)
+    below = math.inf if low is None else mean - low
+    above = math.inf if high is None else high - mean
+    if min(below, above) <= 0 and math.isfinite(below + above):
+        edge = proportion_interval(0, n, confidence).high * (high - low)
+        return (low, low + edge) if below <= 0 else (high - edge, high)
+    if half == 0 or min(below, above) <= 0:
+        return mean, mean
+    if math.isinf(below) and math.isinf(above):
+        return mean - half, mean + half
+    if math.isinf(above):
+        step = half / below
+        return low + below * math.exp(-step), low + below * math.exp(step)
+    if math.isinf(below):
+        step = half / above
+        return high - above * math.exp(step), high - above * math.exp(-step)
+    # The logit's slope at the mean is width / (below * above).
+    width = high - low
+    centre, step = math.log(below / above), half * width / (below * above)
+    return low + width * float(expit(centre - step)), low + width * float(expit(centre + step))
+
+
+def _range(low: float | None, high: float | None) -> str:
+    first = "(-inf" if low is None else f"[{low:g}"
+    return f"{first}, inf)" if high is None else f"{first}, {high:g}]"
 
 
 def bootstrap_interval(
@@ -71,8 +156,8 @@ def bootstrap_interval(
     x = _checked(values)
     _check_confidence(confidence)
     point = float(statistic(x, axis=-1))
-    if x.size == 1:
-        return Estimate(point, None, None, 1)
+    if x.size <= 2:
+        return Estimate(point, None, None, x.size, tuple(x.tolist()) if x.size == 2 else ())
     if np.all(x == x[0]):
         return Estimate(point, point, point, x.size)
 
@@ -116,19 +201,22 @@ def sign_flip_test(
     d = _checked(differences)
     if alternative not in ("two-sided", "greater", "less"):
         raise ValueError(f"alternative must be two-sided, greater or less, got {alternative!r}")
-    observed = float(d.sum())
     exact = d.size <= EXACT_LIMIT
-    sums = _all_flipped_sums(d) if exact else _random_flipped_sums(d, seed)
-    # Equal sums reached in another order of additions differ in their last bits: still ties.
-    slack = 1e-12 * float(np.abs(d).sum())
-    if alternative == "two-sided":
-        extreme = np.abs(sums) >= abs(observed) - slack
-    elif alternative == "greater":
-        extreme = sums >= observed - slack
-    else:
-        extreme = sums <= observed + slack
-    count = int(extreme.sum())
-    return count / sums.size if exact else (count + 1) / (sums.size + 1)
+    scale = float(np.abs(d).sum()) or 1.0
+    if d.size == 1:
+        d = np.append(d, 0.0)  # scipy wants two values; a zero changes no share of the flips
+    result = stats.permutation_test(
+        (d,),
+        # Equal sums reached in another order of additions differ in their last bits: still ties.
+        lambda x, axis: np.round(x.sum(axis=axis) / scale, 12),
+        permutation_type="samples",
+        alternative=alternative,
+        vectorized=True,
+        n_resamples=np.inf if exact else MONTE_CARLO_FLIPS,
+        batch=BATCH,
+        rng=np.random.default_rng(seed),
+    )
+    return float(result.pvalue)
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -137,21 +225,6 @@ def paired_difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> E
     if first.size != second.size:
         raise ValueError(f"paired values must match: {first.size} against {second.size}")
     return mean_interval(first - second, confidence)
-
-
-def _all_flipped_sums(d: NDArray[np.float64]) -> NDArray[np.float64]:
-    sums = np.zeros(1)
-    for value in d:
-        sums = np.concatenate([sums + value, sums - value])
-    return sums
-
-
-def _random_flipped_sums(d: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    rng = np.random.default_rng(seed)
-    sums = np.zeros(MONTE_CARLO_FLIPS)
-    for value in d:  # one value at a time keeps the memory at one row
-        sums += np.where(rng.integers(0, 2, size=sums.size, dtype=np.uint8), value, -value)
-    return sums
 
 
 def _checked(values: ArrayLike | Sequence[float]) -> NDArray[np.float64]:
