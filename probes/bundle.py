@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from common.errors import UserError
 from common.keys import unknown_choice
-from common.statistics import bootstrap_interval, mean_interval
+from common.statistics import bootstrap_interval, bounded_interval
 from probes.baselines import BlindRegression
 from probes.camera import PictureCamera
 from probes.clips import RULES, Clip, ClipRule, committed, find_clips, listing
@@ -285,7 +285,7 @@ def _sensitivity(futures: Futures) -> dict[str, Any]:
         return np.array([mse(unit(one), unit(real)).mean() for one, real in pairs])
 
     ratio = error(futures.other) / np.maximum(error(futures.imagined), 1e-9)
-    return mean_interval(ratio).to_dict()
+    return bounded_interval(ratio, 0).to_dict()
 
 
 def _blind(

@@ -19,6 +19,16 @@ EDGE_THRESHOLD = 0.06
 EDGE_TOLERANCE = 1
 """Pixels by which an edge may lie beside the true one."""
 
+RANGES: dict[str, tuple[float | None, float | None]] = {
+    "mse": (0.0, None),
+    "psnr": (None, None),
+    "psnr_new": (None, None),
+    "ssim": (-1.0, 1.0),
+    "road_iou": (0.0, 1.0),
+    "edge_f1": (0.0, 1.0),
+}
+"""Least and most of each metric of pictures; None where it has no end."""
+
 
 def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Bytes as float32 in [0, 1]."""

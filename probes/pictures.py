@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.statistics import mean_interval
+from common.statistics import bounded_interval
 from probes import metrics
 from probes.baselines import constant_motion, warped
 from probes.camera import PictureCamera
@@ -77,7 +77,9 @@ def judge_pictures(
     for (name, kind), table in whole.items():
         seen = np.isfinite(table)
         means = np.where(seen, table, 0).sum(1)[seen.any(1)] / seen.sum(1)[seen.any(1)]
-        numbers.setdefault(name, {})[kind] = mean_interval(means).to_dict() if len(means) else None
+        ends = metrics.RANGES[name]
+        estimate = bounded_interval(means, *ends).to_dict() if len(means) else None
+        numbers.setdefault(name, {})[kind] = estimate
         along = np.where(seen, table, 0).sum(0) / np.maximum(seen.sum(0), 1)
         curves.setdefault(name, {})[kind] = np.where(seen.any(0), along, np.nan).tolist()
     per_clip = {name: whole[name, "model"].mean(1) for name in ("ssim", "psnr")}

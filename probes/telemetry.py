@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.statistics import Estimate, mean_interval
+from common.statistics import Estimate, bounded_interval
 from probes import metrics
 from probes.baselines import BlindRegression
 from probes.judge import Futures
@@ -88,7 +88,7 @@ def _compare(found: dict[str, NDArray], true: NDArray, seed: int) -> dict[str, A
         error = values - true
         numbers[kind] = {
             "corr": _correlation(values, true, seed).to_dict(),
-            "mae": mean_interval(np.abs(error)).to_dict(),
+            "mae": bounded_interval(np.abs(error), 0).to_dict(),
             "bias": float(error.mean()),
             "sign_match": float((np.sign(values) == np.sign(true))[signed].mean())
             if signed.any()
@@ -97,9 +97,11 @@ def _compare(found: dict[str, NDArray], true: NDArray, seed: int) -> dict[str, A
     beaten: dict[str, Any] = {}
     for kind in found.keys() - {"model"}:
         gain = np.abs(found[kind] - true) - np.abs(found["model"] - true)
-        beaten[kind] = mean_interval(gain).to_dict()
+        beaten[kind] = bounded_interval(gain).to_dict()
     numbers["gain"] = beaten
-    numbers["beats"] = {kind: bool(gain["low"] > 0) for kind, gain in beaten.items()}
+    numbers["beats"] = {
+        kind: gain["low"] is not None and gain["low"] > 0 for kind, gain in beaten.items()
+    }
     return numbers
 
 

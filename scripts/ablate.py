@@ -10,8 +10,10 @@ from common import cli
 from common.errors import UserError
 from common.records import RECORDS, write_record
 from common.seeding import parse_seeds
-from common.statistics import Estimate, mean_interval, paired_difference
+from common.statistics import Estimate, bounded_interval
+from envs.racing.evaluate import RANGES
 from experiments.training.ablations import BASE, VARIANTS
+from experiments.training.averages import difference_range
 from experiments.training.finished import FinishedRun, check_measured_alike
 
 DESCRIPTION = """Run the ablation study (experiments/training/ablations.py), compare with its base.
@@ -83,12 +85,14 @@ def compare(runs: Mapping[str, Sequence[FinishedRun]]) -> dict[str, dict[str, Es
     for name, own in runs.items():
         found[name] = {}
         for measure in MEASURES:
-            found[name][measure] = mean_interval([_mean(run, measure) for run in own])
+            found[name][measure] = bounded_interval(
+                [_mean(run, measure) for run in own], *RANGES[measure]
+            )
             pairs = [(run, base[run.seed]) for run in own if run.seed in base]
             if name != "base" and pairs:
-                found[name][f"{measure}_difference"] = paired_difference(
-                    [_mean(run, measure) for run, _ in pairs],
-                    [_mean(other, measure) for _, other in pairs],
+                found[name][f"{measure}_difference"] = bounded_interval(
+                    [_mean(run, measure) - _mean(other, measure) for run, other in pairs],
+                    *difference_range(measure),
                 )
     return found
 

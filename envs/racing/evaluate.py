@@ -24,7 +24,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.seeding import refuse_sealed, whole_seed
-from common.statistics import mean_interval, proportion_interval
+from common.statistics import bounded_interval, proportion_interval
 from envs.racing.config import EnvConfig, ObservationSpec
 from envs.racing.reference.pool import ReferencePool
 from envs.racing.score.metrics import episode_statistics
@@ -33,17 +33,21 @@ from envs.racing.vector_env import RacingVectorEnv
 MAX_TICKS = 1000
 WORLDS = ("race", "carracing", "gymnasium_carracing")
 BATCH = 128
-MEANS = (
-    "native_return",
-    "progress",
-    "lap_time",
-    "off_track_rate",
-    "mean_speed",
-    "steering_variance",
-    "ticks",
-    "decisions",
-)
+RANGES: dict[str, tuple[float | None, float | None]] = {
+    "native_return": (None, None),
+    "progress": (-1.0, 1.0),
+    "lap_time": (0.0, None),
+    "off_track_rate": (0.0, 1.0),
+    "mean_speed": (0.0, None),
+    "steering_variance": (0.0, None),
+    "ticks": (0.0, None),
+    "decisions": (0.0, None),
+    "finished": (0.0, 1.0),
+    "left_track": (0.0, 1.0),
+}
+"""Least and most of each measure; None where it has no end. Intervals stay in between."""
 SHARES = ("finished", "left_track")
+MEANS = tuple(name for name in RANGES if name not in SHARES)
 
 MEASURES = ("sim", "pixels", "score", "reference")
 """Folders beside this file whose every module the ruler measures with."""
@@ -82,11 +86,12 @@ class Evaluation:
     """What a policy did on a list of tracks.
 
     Attributes:
-        rows: one dict per track: seed, native_return, progress (laps, at most 1), finished,
+        rows: one dict per track: seed, native_return, progress (laps, cut at -1 and 1), finished,
             lap_time (s, None if not finished), off_track_rate (share of ticks with all wheels off),
             left_track (ever so), mean_speed (units/s), steering_variance, ticks, decisions.
         settings: env, direction, max_ticks, deterministic and the policy's spec.
-        summary: metric -> {"mean", "low", "high", "n"} with 95% intervals over tracks (Student's t;
+        summary: metric -> {"mean", "low", "high", "n"} with 95% intervals over tracks (see
+            `common.statistics.bounded_interval`;
             Wilson for shares; lap_time over finished tracks only, absent if there are none), and
             native_return_min, native_return_p10 as numbers.
     """
@@ -100,7 +105,7 @@ class Evaluation:
         for name in MEANS:
             values = [row[name] for row in self.rows if row[name] is not None]
             if values:
-                self.summary[name] = mean_interval(values).to_dict()
+                self.summary[name] = bounded_interval(values, *RANGES[name]).to_dict()
         for name in SHARES:
             count = sum(bool(row[name]) for row in self.rows)
             self.summary[name] = proportion_interval(count, len(self.rows)).to_dict()
@@ -226,7 +231,7 @@ def _row(seed: int, episode: dict[str, Any], repeat: int) -> dict[str, Any]:
     return {
         "seed": seed,
         "native_return": float(episode["native_return"]),
-        "progress": float(min(episode["progress"], 1.0)),
+        "progress": float(min(max(episode["progress"], -1.0), 1.0)),
         "finished": finished,
         "lap_time": float(episode["lap_time"]) if finished else None,
         "off_track_rate": float(episode["off_track_rate"]),

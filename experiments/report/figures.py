@@ -70,7 +70,7 @@ def draw_record_curve(title: str, curve: Mapping[str, Any], path: Path) -> None:
         else:
             axes.text(0.5, 0.5, "nothing was validated", ha="center", transform=axes.transAxes)
         axes.set(xlabel="engine ticks (millions)", ylabel="laps; share of ticks", title=title)
-        axes.set_ylim(-0.05, 1.3)  # intervals of few seeds reach beyond what can be measured
+        axes.set_ylim(-0.05, 1.3)  # in training a car may drive more than one lap
         axes.grid(alpha=0.25)
 
 
@@ -89,7 +89,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]], path: Path) -> None:
             bottom.set(xlabel="engine ticks (millions)")
             for one in (top, bottom):
                 one.grid(alpha=0.25)
-        # As above: what is beyond these limits cannot be measured.
+        # The return has no range to keep its interval in; nobody scores above 1000.
         axes[0, 0].set(ylabel="native return", ylim=(-150, 1000))
         axes[1, 0].set(ylabel="progress (laps)", ylim=(0, 1.05))
 

@@ -11,9 +11,23 @@ import numpy as np
 from common.files import read_json
 from common.records import write_record
 from common.runs import Run
-from common.statistics import mean_interval
+from common.statistics import bounded_interval
 from experiments.rungs.settings import Settings
+from probes.metrics import RANGES
 from rssm.config import RungConfig
+
+UNBOUNDED = (None, None)
+
+
+def measure_range(name: str) -> tuple[float | None, float | None]:
+    """Least and most of a headline number by its name in `summary`; None where it has no end."""
+    if name.startswith("corr_"):
+        return -1.0, 1.0
+    if name.startswith("auc_"):
+        return 0.0, 1.0
+    if name.endswith(("_action_sensitivity", "_final_share")):
+        return 0.0, None
+    return RANGES.get(name.rpartition("_")[2], UNBOUNDED)
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -57,7 +71,7 @@ def keep(
         values = [numbers[measure] for numbers in seeds.values()]
         finite = [value for value in values if value is not None and np.isfinite(value)]
         if finite:
-            metrics[measure] = mean_interval(finite).to_dict()
+            metrics[measure] = bounded_interval(finite, *measure_range(measure)).to_dict()
     trained = {seed: read_json(path / "result.json") for seed, path in runs.items()}
     probe = rung.observable.probe if rung.observable else "sharp_turn"
     first = results[min(results)].get(probe)

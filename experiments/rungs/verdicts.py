@@ -10,7 +10,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import read_json
-from common.statistics import paired_difference
+from common.statistics import bounded_interval
 from experiments.rungs.settings import Settings
 from rssm.config import RungConfig
 
@@ -45,7 +45,7 @@ def verdict(
         return {"verdict": "inconclusive", "reason": f"{rung.parent} has not been run"}
     mine, other = np.nanmean(np.stack(changes), axis=0)
     finite = np.isfinite(mine) & np.isfinite(other)
-    change = paired_difference(mine[finite], other[finite])
+    change = bounded_interval((mine - other)[finite])
     sign = rung.observable.sign
     if change.low is not None and sign * change.low > 0 and sign * change.high > 0:
         word = "confirmed"

@@ -1,8 +1,8 @@
 """From runs that differ in their seed to estimates.
 
 The unit of a training result is the training seed: tracks of one run share its luck. So intervals
-are over the means of seeds (Student's t, wide for few seeds); the same figures with the track as
-unit stand beside them under their own name. One run has no other runs to be compared with: its
+are over the means of seeds (wide for few seeds); the same figures with the track as unit stand
+beside them under their own name. One run has no other runs to be compared with: its
 intervals are over tracks, as its evaluation gives them.
 """
 
@@ -12,8 +12,17 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError
-from common.statistics import mean_interval
+from common.statistics import bounded_interval
+from envs.racing.evaluate import RANGES
 from experiments.training.finished import CURVES, MEASURES, Curve, FinishedRun, differences
+
+UNBOUNDED = (None, None)
+
+
+def difference_range(measure: str) -> tuple[float | None, float | None]:
+    """Least and most of a difference of two values of an evaluator's measure."""
+    low, high = RANGES[measure]
+    return UNBOUNDED if low is None or high is None else (low - high, high - low)
 
 
 def averaged(runs: Sequence[FinishedRun]) -> dict[str, Any]:
@@ -30,7 +39,7 @@ def averaged(runs: Sequence[FinishedRun]) -> dict[str, Any]:
         for name in MEASURES:
             means = seed_means(runs, name)
             if means:
-                metrics[name] = mean_interval(means).to_dict()
+                metrics[name] = bounded_interval(means, *RANGES[name]).to_dict()
     returns = [row["native_return"] for run in runs for row in run.judged["rows"]]
     return {
         **metrics,
@@ -56,7 +65,7 @@ def over_tracks(runs: Sequence[FinishedRun]) -> dict[str, Any]:
         driven = [[row[name] for row in rows if row[name] is not None] for rows in tracks]
         means = [np.mean(values) for values in driven if values]
         if means:
-            estimates[name] = mean_interval(means).to_dict()
+            estimates[name] = bounded_interval(means, *RANGES[name]).to_dict()
     return estimates
 
 
@@ -101,8 +110,11 @@ def common_curve(curves: Sequence[Curve]) -> dict[str, Any]:
         values = np.array(
             [np.interp(grid, c["ticks"], np.array(c[name], np.float64)) for c in curves]
         )
+        # In training a car drives on after its lap: only judged progress ends at 1.
+        judged = name != "episode/progress"
+        ends = RANGES.get(name.rpartition("/")[2], UNBOUNDED) if judged else UNBOUNDED
         points = [
-            mean_interval(column).to_dict() if np.isfinite(column).all() else {}
+            bounded_interval(column, *ends).to_dict() if np.isfinite(column).all() else {}
             for column in values.T
         ]
         columns[name] = {part: [p.get(part) for p in points] for part in ("mean", "low", "high")}

@@ -74,7 +74,7 @@ def test_intervals_stay_in_their_range_around_the_mean(values, ends):
 
 def test_a_bounded_interval_covers_as_often_as_it_says():
     rng = np.random.default_rng(0)
-    covered = {ends: 0 for ends in ((0, 1), (None, 1))}
+    covered = {ends: 0 for ends in ((0, 1), (-1, 1), (None, 1))}
     for _ in range(1000):
         sample = rng.beta(8, 2, size=10)
         for ends in covered:

@@ -11,7 +11,7 @@ import pytest
 from common.errors import ConfigError, UserError
 from common.files import read_json
 from common.runs import Run
-from common.statistics import mean_interval
+from common.statistics import bounded_interval
 from experiments.training.ablations import BASE, VARIANTS
 from experiments.training.finished import FinishedRun
 from experiments.training.study import Task, composed, run_all
@@ -74,7 +74,7 @@ def test_differences_are_paired_by_seed():
         "colour": [judged(3, 0.4), judged(1, 0.3)],
     }
     found = compare(runs)
-    assert found["base"]["progress"] == mean_interval([0.2, 0.8, 0.5])
+    assert found["base"]["progress"] == bounded_interval([0.2, 0.8, 0.5], -1, 1)
     assert "progress_difference" not in found["base"]
     difference = found["colour"]["progress_difference"]
     assert difference.n == 2 and difference.mean == pytest.approx((0.4 - 0.5 + 0.3 - 0.2) / 2)

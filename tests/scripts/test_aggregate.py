@@ -10,7 +10,7 @@ import pytest
 from common import cli
 from common.errors import UserError
 from common.files import read_json, sha256_file, write_json
-from common.statistics import mean_interval
+from common.statistics import bounded_interval
 from experiments.report.model_card import training_command
 from experiments.training.averages import averaged, best_run, common_curve, over_tracks
 from experiments.training.finished import FinishedRun, find_runs
@@ -51,7 +51,7 @@ def test_seeds_become_one_record(runs, tmp_path):
     record = read_json(tmp_path / "records" / "both.json")
     judged = [read_json(runs / name / "eval.json") for name in ("s1", "s2")]
     means = [one["summary"]["progress"]["mean"] for one in judged]
-    assert record["metrics"]["progress"] == mean_interval(means).to_dict()
+    assert record["metrics"]["progress"] == bounded_interval(means, -1, 1).to_dict()
     assert record["metrics"]["native_return_min"] == min(
         row["native_return"] for one in judged for row in one["rows"]
     )
@@ -269,7 +269,7 @@ def test_seeds_and_tracks_as_units(runs):
             row["lap_time"] = lap
         run.judged["summary"].pop("lap_time", None)
     pair[0].judged["summary"]["lap_time"] = {"mean": 20.0, "low": None, "high": None, "n": 1}
-    assert over_tracks(pair)["lap_time"] == mean_interval([22.0]).to_dict()
+    assert over_tracks(pair)["lap_time"] == bounded_interval([22.0]).to_dict()
     assert averaged(pair)["lap_time"]["n"] == 1
 
 

@@ -83,6 +83,9 @@ def test_intervals_are_those_of_the_rows():
     rows = [row, row | {"native_return": 3.0, "finished": False, "lap_time": None}]
     summary = Evaluation(rows, {}).summary
     assert summary["native_return"]["mean"] == 2.0
-    assert summary["native_return"]["high"] == pytest.approx(2 + 12.7062, abs=1e-3)  # t(1) x 1
+    assert summary["native_return"]["values"] == [1.0, 3.0]  # two values have no interval
     assert summary["lap_time"] == {"mean": 18.0, "low": None, "high": None, "n": 1}
     assert summary["finished"]["mean"] == 0.5 and 0 < summary["finished"]["low"] < 0.5
+    three = Evaluation([*rows, row | {"progress": 0.4, "off_track_rate": 0.3}], {}).summary
+    assert 0.8 < three["progress"]["high"] <= 1 and 0 <= three["off_track_rate"]["low"] < 0.1
+    assert three["native_return"]["high"] == pytest.approx(5 / 3 + 2.8684, abs=1e-3)  # t(2)
