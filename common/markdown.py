@@ -12,11 +12,13 @@ def number(value: float) -> str:
 
 
 def estimate(value: Any) -> str:
-    """A mean with its 95% interval, or a plain number."""
+    """A mean with its 95% interval, two values where there are only two, or a plain number."""
     if value is None:
         return ""
     if not isinstance(value, Mapping):
         return number(value)
+    if value.get("values"):
+        return " and ".join(map(number, value["values"]))
     if value.get("low") is None:
         return number(value["mean"])
     return f"{number(value['mean'])} [{number(value['low'])}, {number(value['high'])}]"
@@ -32,11 +34,21 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(plain) + " |"
 
 
+UNCOMMITTED = "†"
+"""Stands behind the commit of a record that was made from code with uncommitted changes."""
+
+
+def mark(record: Mapping[str, Any]) -> str:
+    """UNCOMMITTED for a record made from code with uncommitted changes, else nothing."""
+    return UNCOMMITTED if record["code"]["clean"] is False else ""
+
+
 def provenance(record: Mapping[str, Any]) -> str:
+    """What made a record: command, day, code, machine."""
     code = record["code"]
     commit = (code["commit"] or code["sha256"])[:10]
     return (
-        f"`{record['command']}`, {record['created'][:10]}, code {commit}, "
+        f"`{record['command']}`, {record['created'][:10]}, code {commit}{mark(record)}, "
         f"{record['machine']['cpu']}, {cores(record)}"
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.markdown import number, table
+from common.markdown import number, provenance, table
 
 SIZES = {
     "D1": "5,000 / 1,000 per direction",
@@ -30,6 +30,7 @@ def data_section(records: Sequence[Mapping[str, Any]]) -> str:
             )  # fmt: skip
     header = ["data set", "split", "rows", "episodes", "tracks", "clockwise", "laps per episode",
               "speed", "off the road", "in sharp bends (0.7 rad)", "earlier record"]  # fmt: skip
-    commands = [f"- {r['settings']['dataset']}: {r['details']['about']}; `{r['command']}`"
-                for r in records]  # fmt: skip
+    commands = [
+        f"- {r['settings']['dataset']}: {r['details']['about']}; {provenance(r)}" for r in records
+    ]
     return "\n\n".join(["## Data sets", table(header, rows), "\n".join(commands)])

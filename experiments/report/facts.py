@@ -1,11 +1,15 @@
 """The figures in README.md, and how generated text gets into documents that people write."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from common.errors import UserError
 from common.markdown import cores, estimate, number
 from common.records import RECORDS, read_record
-from experiments.report.kept import REAL, trained
+from experiments.report.driving import over_many_seeds
+from experiments.report.kept import BUDGET_SEEDS, BUDGETS, REAL, trained
+from experiments.report.published import EARLIER_RUNS
 
 
 def facts(records: Path = RECORDS) -> str:
@@ -15,8 +19,8 @@ def facts(records: Path = RECORDS) -> str:
         m = speed["metrics"]
         lines.append(
             f"- **{number(m['ratio_per_core'])} times** CarRacing-v3 on one core, pixels included: "
-            f"{number(m['ours'])} frames/s against {number(m['reference'])} "
-            "(`python scripts/bench_env.py`)."
+            f"{number(m['ours'])} frames/s against {number(m['reference'])} on one "
+            f"{speed['machine']['cpu']} (`python scripts/bench_env.py`)."
         )
     if parity := read_record("parity", records):
         m = parity["metrics"]
@@ -43,9 +47,28 @@ def facts(records: Path = RECORDS) -> str:
         each = " each" if seeds > 1 else ""
         lines.append(
             f"- `{record['command']}`: {drove}{several}, after {m['seconds'] / 60:.1f} minutes of "
-            f"training{each} on {cores(record)}."
+            f"training{each} on {cores(record)} ({record['machine']['cpu']})."
         )
+    few, many = read_record(BUDGETS[0], records), read_record(BUDGET_SEEDS, records)
+    if few and many:
+        lines.append(_budget(few, many))
     return "\n".join(lines)
+
+
+def _budget(few: Mapping[str, Any], many: Mapping[str, Any]) -> str:
+    """Learning from as few steps as the earlier record had, by both records that there are."""
+    chosen, last = few["metrics"], many["metrics"]
+    earlier = ", ".join(
+        f"{run.progress} ({run.name}, off-track rate {run.off_track_rate})" for run in EARLIER_RUNS
+    )
+    return (
+        f"- `{few['command']}`, which has {chosen['decisions']:,} decisions: progress "
+        f"{estimate(over_many_seeds(many))} over {last['runs']} training seeds with their last "
+        f"weights, which is what to expect of one more run; {estimate(chosen['progress'])} over "
+        f"{chosen['progress']['n']} seeds with the snapshot that is best on validation tracks. An "
+        "earlier project reported, in a world of its own and on three episodes each: "
+        f"{earlier}."
+    )
 
 
 def filled(text: str, name: str, content: str, where: str) -> str:

@@ -23,6 +23,9 @@ PROBES = (
 BUDGETS = ("budget_49k", "budget_49k_ticks")
 """Trained with the earlier record's budget, as decisions and as engine ticks."""
 
+BUDGET_SEEDS = "calibration_control_49k"
+"""The configuration of budget_49k with many more training seeds, for the gates of a campaign."""
+
 
 def trained(directory: Path = RECORDS) -> list[dict[str, Any]]:
     """The records of trained drivers, those of BUDGETS left out, by name; `UserError` for one

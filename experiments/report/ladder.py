@@ -37,7 +37,8 @@ def ladder_section(records: Sequence[Mapping[str, Any]], notes: str = "") -> str
             "Every rung changes one thing against its parent. It is judged open loop, from 50 rows "
             "of context, by the prior alone, on clips that geometry chose on tracks of no training "
             "set. A verdict is about the predicted change of the named measure, paired by clip, "
-            "with a 95% interval over clips; it is not about the rung being good. The earlier "
+            "with a 95% interval over clips; it is not about the rung being good. Columns of "
+            "measures have both training seeds where there are two. The earlier "
             "record's figures are of its own world, data and single hand-picked clips.",
             table(
                 ["rung", "change", "hypothesis", "predicted", "change measured", "verdict"],

@@ -38,8 +38,33 @@ def test_budgets_stand_beside_the_earlier_record_and_not_among_the_drivers(tmp_p
     text = report(tmp_path)
     assert "## Driving" not in text and facts(tmp_path) == ""
     section = text.partition("## With the earlier record's budget")[2]
-    assert "| 0.5551 | 0.036 |" in section
+    assert "| 0.5551 | 0.036 |" in section and "| 0.7376 | 0.268 |" in section
     assert "budget_49k (" in section and "budget_49k_ticks (" in section
+
+
+def test_many_seeds_stand_beside_the_few(tmp_path):
+    write_training(tmp_path, "budget_49k", seeds=5, env="race")
+    write_record(
+        "calibration_control_49k", command="python -m autoresearch calibrate", provenance=PLACE,
+        settings={"primary": "progress", "budget": 300}, metrics={"runs": 24, "units": 3},
+        details={"rows": [], "means": [0.4, 0.6, 0.8] * 8}, directory=tmp_path,
+    )  # fmt: skip
+    section = report(tmp_path).partition("## With the earlier record's budget")[2]
+    row = next(line for line in section.splitlines() if line.startswith("| calibration_control"))
+    assert "24 seeds, last weights" in row and "| 0.6 [0.5" in row
+    assert "Believe the second" in section
+    assert "progress 0.6 [0.5" in facts(tmp_path) and "over 24 training seeds" in facts(tmp_path)
+
+
+def test_code_with_uncommitted_changes_is_marked(tmp_path):
+    write_speeds(tmp_path)
+    assert "†" not in report(tmp_path)
+    dirty = PLACE | {"code": PLACE["code"] | {"clean": False}}
+    write_record(
+        "replay_speed", command="x", settings={}, metrics={}, provenance=dirty, directory=tmp_path
+    )
+    text = report(tmp_path)
+    assert f"code {'c' * 10}†, a processor" in text and "(1 of 3 records)" in text
 
 
 def test_ablations_and_speeds(tmp_path):

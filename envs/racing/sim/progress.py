@@ -3,7 +3,7 @@
 The foot of the car on the centreline is followed continuously from tick to tick, so crossing the
 infield never jumps it ahead. What the foot gains is credited with four rules:
 
-* on the road (and half a road's width beyond its edge) it counts in full, but inside a bend never
+* on the road (and a quarter of its width beyond its edge) it counts in full, but in a bend never
   at a higher rate than at the road's inner edge, so cutting further in gains nothing more;
 * from there it fades to nothing at one road half-width off the edge; backward motion always counts;
 * the foot may lag behind a car that crosses a bend's centre, and catches up near the road: no more

@@ -9,7 +9,7 @@ ESTIMATE = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 64}
 MADE = {
     "command": "python -m probes all checkpoint=P5.pt record=true",
     "created": "2026-01-01T00:00:00+00:00",
-    "code": {"commit": "a" * 40, "sha256": "b" * 64},
+    "code": {"commit": "a" * 40, "sha256": "b" * 64, "clean": False},
     "machine": {"cpu": "x", "cores_available": 2, "threads": {"torch": 2}},
 }
 
