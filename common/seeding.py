@@ -66,30 +66,51 @@ def split_of(seed: int) -> str:
     raise UserError(f"track seed {seed} is outside 0-{SPLITS['fresh'][1]}")
 
 
-def check_training_seed(seed: int) -> None:
-    """Raise `UserError` unless `seed` is for training: the others judge what training made."""
-    split = split_of(seed)
-    if split != "train":
-        first, last = SPLITS["train"]
-        raise UserError(
-            f"track seed {seed} belongs to the {split} split and may not be trained on; "
-            f"training uses {first}-{last}"
-        )
-
-
 def whole_seed(seed: object) -> int:
-    """`seed` as an int; `UserError` unless it is a whole number in some split."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise UserError(f"a track seed is a whole number, not {seed!r}")
-    split_of(int(seed))
+    """`seed` as an int; `UserError` unless it is a whole number from 0 on, however large."""
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or seed < 0:
+        raise UserError(f"a seed is a whole number from 0 on, not {seed!r}")
     return int(seed)
+
+
+def check_split(split: str | None) -> None:
+    """Raise `UserError` unless tracks may be drawn from `split`; None stands for no rule."""
+    if split is None:
+        return
+    if split not in SPLITS:
+        raise UserError(f"split is one of {', '.join(SPLITS)}, not {split!r}")
+    refuse_sealed(SPLITS[split])
+
+
+def check_track_seed(seed: object, split: str | None) -> int:
+    """`seed` as an int, if an environment that is bound to `split` may drive it.
+
+    The one place that decides: every way of naming a track passes here. None allows every whole
+    number from 0 on, as CarRacing-v3 does.
+
+    Raises:
+        UserError: no whole number, or a seed of another split.
+    """
+    number = whole_seed(seed)
+    if split is None:
+        return number
+    first, last = SPLITS[split]
+    if not first <= number <= last:
+        use = "training uses" if split == "train" else f"the {split} split is"
+        may = "may not be trained on" if split == "train" else f"not to {split}"
+        raise UserError(
+            f"track seed {number} belongs to the {split_of(number)} split and {may}; "
+            f"{use} {first}-{last}"
+        )
+    return number
 
 
 def refuse_sealed(seeds: Iterable[int]) -> None:
     """Raise `UserError` for a track that is opened once, for a final report."""
+    first, last = SPLITS["sealed"]
     for seed in seeds:
-        if split_of(seed) == "sealed":
-            first, last = SPLITS["sealed"]
+        if first <= seed <= last:
             raise UserError(
                 f"track seed {seed} is sealed: {first}-{last} are opened once, for a final report"
             )

@@ -211,10 +211,10 @@ def _active(info: Mapping[str, Any], n_streams: int) -> Tensor:
 
 
 def _episodes(info: Mapping[str, Any], active: np.ndarray) -> list[dict[str, float]]:
-    episode, ended = info.get("episode"), info.get("_episode")
-    if episode is None or ended is None:
+    statistics, ended = info.get("episode_statistics"), info.get("_episode_statistics")
+    if statistics is None or ended is None:
         return []
     return [
-        {name: float(values[stream]) for name, values in episode.items()}
+        {name: float(values[stream]) for name, values in statistics.items()}
         for stream in np.flatnonzero(ended & active)
     ]

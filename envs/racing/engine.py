@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -407,6 +408,20 @@ class Engine:
                 fresh_lut(self._luts[w, a], track.arrays["shade"], self.look)
                 hit = np.flatnonzero(self._painted[w, a])
                 self._luts[w, a, TILE_CODE + hit] = self.look.road_value
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        del state["_handles"]  # addresses of this process
+        state["_workers"] = self._workers is not None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._workers = ThreadPoolExecutor(len(self._slices)) if state["_workers"] else None
+        self._handles = np.zeros(len(self.tracks), HANDLE)
+        for w, track in enumerate(self.tracks):
+            if track is not None:
+                self._handles[w] = track.handle
 
     def close(self) -> None:
         """Stop the engine's threads."""

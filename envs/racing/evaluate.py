@@ -52,7 +52,7 @@ MEANS = tuple(name for name in RANGES if name not in SHARES)
 MEASURES = ("sim", "pixels", "score", "reference")
 """Folders beside this file whose every module the ruler measures with."""
 
-FACES = ("config.py", "engine.py", "evaluate.py", "vector_env.py")
+FACES = ("actions.py", "config.py", "engine.py", "evaluate.py", "options.py", "vector_env.py")
 """What joins them, and this file."""
 
 
@@ -218,8 +218,8 @@ def _drive(
             some = observation if len(active) == len(seeds) else observation[active]
             action[active] = policy.act(some, deterministic=deterministic)
             observation, _, _, _, info = world.step(action)
-            for w in np.flatnonzero(info.get("_episode", ())):
-                episode = {name: values[w] for name, values in info["episode"].items()}
+            for w in np.flatnonzero(info.get("_episode_statistics", ())):
+                episode = {name: values[w] for name, values in info["episode_statistics"].items()}
                 rows[w] = _row(seeds[w], episode, spec.action_repeat)
     finally:
         world.close()

@@ -2,67 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils import parallel_to_aec
 
 from common.errors import UserError
-from envs.racing.config import EnvConfig, RewardConfig
+from common.seeding import whole_seed
+from envs.racing.rendering import RENDER_MODES
+from envs.racing.sim.dynamics import DT
 from envs.racing.vector_env import RacingVectorEnv
+
+
+def parallel_env(**options: Any) -> RacingParallelEnv:
+    """A `RacingParallelEnv`, by the name under which PettingZoo's tools look for it."""
+    return RacingParallelEnv(**options)
+
+
+def env(**options: Any) -> AECEnv:
+    """The same race in PettingZoo's turn-based form (agent environment cycle)."""
+    return parallel_to_aec(RacingParallelEnv(**options))
 
 
 class RacingParallelEnv(ParallelEnv):
     """Agents `car_0`, `car_1`, ... on one track; each sees its own frames.
 
-    An agent leaves `agents` in the step in which it ends. Spaces, seeds and info are those of
-    `RacingVectorEnv`.
+    An agent leaves `agents` in the step in which it ends. Spaces, seeds, bounds of actions and info
+    are those of `RacingVectorEnv`; `episode_statistics` is in the info of the step in which an
+    agent ends.
 
     Args:
         num_agents: cars.
-        config, reward: see `EnvConfig` and `RewardConfig`.
+        max_cycles: steps until truncation, if that is sooner than `max_ticks`.
+        render_mode: one of `rendering.RENDER_MODES`; `render()` follows the first car that still
+            drives.
+        **options: see `RacingVectorEnv`.
+
+    Raises:
+        UserError: unknown options or values.
     """
 
-    metadata = {"name": "racing_parallel_v0", "render_modes": []}  # noqa: RUF012
-    render_mode = None
+    metadata = {  # noqa: RUF012
+        "name": "racing_parallel_v0",
+        "render_modes": list(RENDER_MODES),
+        "render_fps": round(1 / DT),
+        "is_parallelizable": True,
+    }
 
     def __init__(
         self,
         num_agents: int = 2,
-        config: EnvConfig | None = None,
-        reward: RewardConfig | None = None,
+        *,
+        max_cycles: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
     ) -> None:
+        if "autoreset" in options:
+            raise UserError("racing: autoreset is for the vector form; call reset() here")
         self._vector = RacingVectorEnv(
-            num_agents, config, reward, num_agents=num_agents, split=None, autoreset=False
+            num_agents,
+            num_agents=num_agents,
+            autoreset=False,
+            max_episode_steps=max_cycles,
+            render_mode=render_mode,
+            **options,
         )
+        self.render_mode = render_mode
         self.possible_agents = [f"car_{i}" for i in range(num_agents)]
+        self._rows = {agent: row for row, agent in enumerate(self.possible_agents)}
         self.agents: list[str] = []
 
     def observation_space(self, agent: str):
         """Space of one agent's frames."""
+        self._row(agent)
         return self._vector.single_observation_space
 
     def action_space(self, agent: str):
         """Space of one agent's action."""
+        self._row(agent)
         return self._vector.single_action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None):
         """Start a race: (observations, infos) by agent. There are no options; they are ignored."""
-        observation, info = self._vector.reset(seed=None if seed is None else [seed])
+        seed = None if seed is None else whole_seed(seed)
+        observation, info = self._vector.reset(seed=seed)
         self.agents = list(self.possible_agents)
         return self._by_agent(observation.copy()), self._infos(info)
 
-    def step(self, actions: dict[str, np.ndarray]):
+    def step(self, actions: Mapping[str, np.ndarray]):
         """One decision of every live agent; five dicts by agent, as PettingZoo has them."""
-        if set(actions) != set(self.agents):
+        if set(actions) != set(self.agents) and not self._vector.closed:
             odd = sorted(set(actions) ^ set(self.agents))
             raise UserError(
                 f"racing: step takes one action for each of {self.agents}; {odd} missing or unknown"
             )
-        batch = np.zeros((len(self.possible_agents), 3), np.float32)
-        for agent in self.agents:
-            batch[self.possible_agents.index(agent)] = actions[agent]
+        batch = np.zeros((len(self.possible_agents), 3))
+        for agent, action in actions.items():
+            action = np.asarray(action, np.float64)
+            if action.shape != (3,):
+                raise ValueError(f"racing: {agent}'s action has shape (3,), not {action.shape}")
+            batch[self._row(agent)] = action
         observation, reward, terminated, truncated, info = self._vector.step(batch)
+        over = terminated | truncated
         result = (
             self._by_agent(observation.copy()),
             {agent: float(value) for agent, value in self._by_agent(reward).items()},
@@ -70,14 +113,29 @@ class RacingParallelEnv(ParallelEnv):
             {agent: bool(value) for agent, value in self._by_agent(truncated).items()},
             self._infos(info),
         )
-        over = terminated | truncated
-        self.agents = [
-            agent for agent in self.agents if not over[self.possible_agents.index(agent)]
-        ]
+        self.agents = [agent for agent in self.agents if not over[self._rows[agent]]]
         return result
 
-    def _by_agent(self, rows) -> dict[str, Any]:
-        return {agent: rows[self.possible_agents.index(agent)] for agent in self.agents}
+    def render(self) -> np.ndarray | None:
+        """The picture of `render_mode`, (H, W, 3) uint8, or None without one."""
+        first = self.agents[0] if self.agents else self.possible_agents[0]
+        return self._vector.render_row(self._rows[first])
+
+    def state(self) -> np.ndarray:
+        """All cars' frames, (num_agents, ...) uint8, a copy."""
+        return self._vector.frames.copy()
+
+    def close(self) -> None:
+        """Stop background threads; the environment cannot be used any more."""
+        self._vector.close()
+
+    def _row(self, agent: str) -> int:
+        if agent not in self._rows:
+            raise UserError(f"racing: no agent {agent!r}; there are {self.possible_agents}")
+        return self._rows[agent]
+
+    def _by_agent(self, rows: np.ndarray) -> dict[str, Any]:
+        return {agent: rows[self._rows[agent]] for agent in self.agents}
 
     def _infos(self, info: dict[str, Any]) -> dict[str, dict[str, Any]]:
         names = [
@@ -85,11 +143,13 @@ class RacingParallelEnv(ParallelEnv):
             for name, value in info.items()
             if isinstance(value, np.ndarray) and not name.startswith(("_", "final_"))
         ]
-        return {
-            agent: {name: info[name][self.possible_agents.index(agent)].item() for name in names}
-            for agent in self.agents
-        }
-
-    def close(self) -> None:
-        """Stop background threads."""
-        self._vector.close()
+        infos = {}
+        for agent in self.agents:
+            row = self._rows[agent]
+            infos[agent] = {name: info[name][row : row + 1].tolist()[0] for name in names}
+            if info.get("_episode_statistics", np.zeros(row + 1))[row]:
+                statistics = info["episode_statistics"]
+                infos[agent]["episode_statistics"] = {
+                    name: array[row].item() for name, array in statistics.items()
+                }
+        return infos

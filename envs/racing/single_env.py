@@ -8,27 +8,35 @@ import gymnasium
 import numpy as np
 
 from common.errors import UserError
-from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.pixels.view import render_view
+from common.seeding import whole_seed
+from envs.racing.rendering import RENDER_MODES
 from envs.racing.sim.dynamics import DT
 from envs.racing.vector_env import RacingVectorEnv
 
-RENDER_MODES = ("rgb_array", "state_pixels")
+
+class TrackSeed(int):
+    """A whole number of any size.
+
+    Gymnasium's vector environments put plain ints into int64 arrays, which seeds of over 63 bits do
+    not fit; they put a type of its own into object arrays.
+    """
 
 
 class RacingEnv(gymnasium.Env):
     """A single world with one car.
 
-    `reset(seed=s)` drives the track that CarRacing-v3 makes from seed s; without a seed the next
-    track is drawn. Observations are copies. `info` holds the scalars of `RacingVectorEnv`'s info,
-    `lap_finished` when an episode terminates, and `episode` (see there) when it ends.
+    `reset(seed=s)` drives the track that CarRacing-v3 makes from seed s, and s decides all that
+    follows until the next seed. Without a seed the next track is drawn; the first one is then
+    random. Observations are copies. `info` holds the scalars of `RacingVectorEnv`'s info;
+    `episode_statistics` (see there) when an episode ends, and `lap_finished` when it terminates.
+
+    Films need the extra `video`: `gymnasium.wrappers.RecordVideo` encodes with moviepy.
 
     Args:
-        preset: "race" or "carracing".
         render_mode: "rgb_array" for a large antialiased view, "state_pixels" for the newest frame
             that the policy sees.
-        reward: a `RewardConfig`, or a mapping of its fields.
-        **options: fields of `EnvConfig`.
+        **options: `config`, `reward`, `seed`, `split`, `track_seeds`, `end_at_playfield` and the
+            fields of `EnvConfig`, such as `preset="race"` or "carracing"; see `RacingVectorEnv`.
 
     Raises:
         UserError: unknown options or values.
@@ -36,30 +44,17 @@ class RacingEnv(gymnasium.Env):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": round(1 / DT)}  # noqa: RUF012
 
-    def __init__(
-        self,
-        preset: str = "race",
-        render_mode: str | None = None,
-        reward: RewardConfig | dict[str, float] | None = None,
-        **options: Any,
-    ) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
+    def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
+        if "autoreset" in options:
+            raise UserError("racing: autoreset is for the vector form; call reset() here")
+        agents = options.get("num_agents", 1)
+        if agents != 1:
             raise UserError(
-                f"racing: render_mode is one of {', '.join(RENDER_MODES)}, not {render_mode!r}"
-            )
-        try:
-            config = EnvConfig(preset=preset, **options)
-            if isinstance(reward, dict):
-                reward = RewardConfig(**reward)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"racing (preset={preset}): {error}") from None
-        if config.num_agents != 1:
-            raise UserError(
-                f"racing: a single environment has one car, not num_agents={config.num_agents}; "
+                f"racing: a single environment has one car, not num_agents={agents}; "
                 "use RacingVectorEnv or the PettingZoo form for more"
             )
         self.render_mode = render_mode
-        self._vector = RacingVectorEnv(1, config, reward, split=None, autoreset=False)
+        self._vector = RacingVectorEnv(1, autoreset=False, render_mode=render_mode, **options)
         self._over = False
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
@@ -67,17 +62,23 @@ class RacingEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; `options` must be empty."""
-        super().reset(seed=seed)
+        """Start an episode.
+
+        Args:
+            seed: a whole number from 0 on, of any size.
+            options: none are known.
+        """
         if options:
             raise UserError(f"racing: reset takes no options, not {next(iter(options))!r}")
-        observation, info = self._vector.reset(seed=None if seed is None else [seed])
+        seed = None if seed is None else whole_seed(seed)
+        observation, info = self._vector.reset(seed=seed)
+        super().reset(seed=seed)
         self._over = False
         return observation[0].copy(), _scalars(info)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One decision; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
-        if self._over:
+        if self._over and not self._vector.closed:
             raise UserError("racing: the episode is over; call reset() before the next step()")
         action = np.asarray(action, np.float64)
         if action.shape != (3,):
@@ -85,30 +86,14 @@ class RacingEnv(gymnasium.Env):
         observation, reward, terminated, truncated, info = self._vector.step(action[None])
         scalars = _scalars(info)
         if terminated[0]:
-            scalars["lap_finished"] = bool(info["episode"]["finished"][0])
-        if "episode" in info:
-            scalars["episode"] = {name: v[0].item() for name, v in info["episode"].items()}
+            scalars["lap_finished"] = scalars["episode_statistics"]["finished"]
         self._over = bool(terminated[0] or truncated[0])
         frame = observation[0].copy()
         return frame, float(reward[0]), bool(terminated[0]), bool(truncated[0]), scalars
 
     def render(self) -> np.ndarray | None:
         """The picture of `render_mode`, (H, W, 3) uint8, or None without one."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() without render_mode; pass it to gymnasium.make")
-            return None
-        engine = self._vector.engine
-        if engine.tracks[0] is None:
-            raise UserError("racing: call reset() before render()")
-        if self.render_mode == "rgb_array":
-            painted = engine.painted(0, 0)
-            track = engine.tracks[0].track
-            return render_view(track, engine.cars[0], engine.wheels[0], painted=painted)
-        frame = self._vector.frames[0]
-        config = self._vector.config
-        if config.grey:
-            return np.repeat(frame[-1][..., None], 3, -1)
-        return (frame if config.frame_stack == 1 else frame[-1]).copy()
+        return self._vector.render_row(0)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """The full state; see `RacingVectorEnv.snapshot`."""
@@ -121,15 +106,18 @@ class RacingEnv(gymnasium.Env):
         return observation
 
     def close(self) -> None:
-        """Stop background threads."""
+        """Stop background threads; the environment cannot be used any more."""
         self._vector.close()
 
 
 def _scalars(info: dict[str, Any]) -> dict[str, Any]:
+    """The info of the only car: numbers in place of arrays of length 1."""
     scalars: dict[str, Any] = {}
     for name, value in info.items():
-        if name == "reward_terms":
-            scalars[name] = {term: float(array[0]) for term, array in value.items()}
+        if name == "track_seed":
+            scalars[name] = TrackSeed(value[0])
+        elif name in ("reward_terms", "episode_statistics"):
+            scalars[name] = {part: array[0].item() for part, array in value.items()}
         elif isinstance(value, np.ndarray) and not name.startswith("_") and name != "final_obs":
             scalars[name] = value[0].item()
     return scalars

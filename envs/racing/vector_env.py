@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from common.errors import UserError
+from envs.racing.actions import ACTION_HIGH, ACTION_LOW, check_actions
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.engine import TELEMETRY, Engine
+from envs.racing.options import read_config, read_reward
+from envs.racing.rendering import RENDER_MODES, check_render_mode, large_view, newest_frame
 from envs.racing.score.metrics import episode_statistics
 from envs.racing.score.rewards import TERMS
 from envs.racing.sim.dynamics import DT
-from envs.racing.sim.schedule import TrackSchedule, keys_from_arrays, keys_to_arrays
-
-ACTION_LOW = np.array([-1.0, 0.0, 0.0], np.float32)
-ACTION_HIGH = np.array([1.0, 1.0, 1.0], np.float32)
-ACTION_NAMES = ("steer", "gas", "brake")
-ACTION_SLACK = 1e-4
-"""Rounding by which an action may lie beyond its bounds: it is clipped; further out, refused."""
+from envs.racing.sim.schedule import TrackSchedule
+from envs.racing.snapshots import check_snapshot, describe
 
 
 class RacingVectorEnv(VectorEnv):
@@ -32,29 +29,37 @@ class RacingVectorEnv(VectorEnv):
 
     Observations are uint8 frames (see `ObservationSpec.shape`) in a buffer that is written in place
     by every step: copy what you keep, or hand over your own memory with `set_buffer`. Actions are
-    float (num_envs, 3): steer [-1, 1] (positive to the right), gas [0, 1], brake [0, 1].
+    float (num_envs, 3): steer [-1, 1] (positive to the right), gas [0, 1], brake [0, 1]. Preset
+    carracing clips an action outside these bounds, as CarRacing-v3 does; preset race refuses it.
 
     Autoreset is SAME_STEP: when all agents of a world have ended, the same step returns the next
     episode's first frame, and `info["final_obs"]` the last one of the old. An agent that ends
     before its world keeps its slot, with `active` False and reward 0.
 
     Every `info` holds float32 arrays of the telemetry by name, `world_id`, `agent_id`, `active`,
-    `track_seed`, and `reward_terms` (name -> array); a step adds `ticks`, the engine ticks that
-    each row really ran (an episode can end inside an action repeat, an ended row runs none). A step
-    in which agents ended adds `final_obs` (object array), `final_info` (the telemetry before the
-    reset) and `episode` (see `episode_statistics`), each with a mask under its name with a leading
-    underscore.
+    `track_seed` (int64; an object array of Python's int while some seed has over 63 bits), and
+    `reward_terms` (name -> array). A step adds `ticks`, the engine ticks that each row really ran
+    (an episode can end inside an action repeat, an ended row runs none). A step in which agents
+    ended adds `final_obs` (object array), `final_info` (the telemetry before the reset) and
+    `episode_statistics` (name -> array, see `score.metrics.episode_statistics`), each with a mask
+    under its name with a leading underscore. The key `episode` is left to Gymnasium's wrappers.
+
+    The environment can be pickled and copied at any time; the copy continues bit by bit.
 
     Args:
         num_envs: worlds x agents.
-        config, reward: see `EnvConfig` and `RewardConfig`; preset carracing always has CarRacing's
-            own reward unless `reward` is given.
-        preset, num_agents: shorthands that override `config`.
-        seed: root seed from which tracks are drawn.
-        split: split of track seeds; see `TrackSchedule`.
-        track_seeds: explicit track seeds, driven in order.
+        config: see `EnvConfig`.
+        reward: see `RewardConfig`, or a mapping of its fields; preset carracing always has
+            CarRacing's own reward unless one is given.
+        seed: root seed under which tracks are drawn, a whole number of any size; None takes one
+            from the operating system's randomness.
+        split: split of track seeds to draw from; every seed named later must belong to it too. None
+            draws from "train" and allows every seed to be named.
+        track_seeds: drive these tracks in order in place of drawn ones.
         autoreset: False leaves ended worlds as they are until `reset(options={"reset_mask": ...})`.
         end_at_playfield: end an episode that leaves the playfield, as CarRacing does.
+        render_mode: one of `rendering.RENDER_MODES`, for `render()`.
+        **options: fields of `EnvConfig` that override `config`, and `max_episode_steps`.
 
     Raises:
         UserError: options that do not fit together, or forbidden seeds.
@@ -64,24 +69,21 @@ class RacingVectorEnv(VectorEnv):
         self,
         num_envs: int,
         config: EnvConfig | None = None,
-        reward: RewardConfig | None = None,
+        reward: RewardConfig | Mapping[str, Any] | None = None,
         *,
-        preset: str | None = None,
-        num_agents: int | None = None,
-        seed: int = 0,
-        split: str | None = "train",
+        seed: int | None = None,
+        split: str | None = None,
         track_seeds: Sequence[int] | None = None,
         autoreset: bool = True,
         end_at_playfield: bool = True,
+        render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        config = config or EnvConfig()
-        changes = {"preset": preset, "num_agents": num_agents}
-        try:
-            config = replace(config, **{k: v for k, v in changes.items() if v is not None})
-        except ValueError as error:
-            raise UserError(f"RacingVectorEnv: {error}") from None
-        self._name = f"RacingVectorEnv(preset={config.preset})"
-        seed = self._root_seed(seed)
+        name = type(self).__name__
+        config = read_config(config, options, name)
+        self._name = f"{name}(preset={config.preset})"
+        reward = read_reward(reward, config, self._name)
+        check_render_mode(render_mode, self._name)
         agents = config.num_agents
         whole = isinstance(num_envs, (int, np.integer)) and not isinstance(num_envs, bool)
         if not whole or num_envs < 1 or num_envs % agents:
@@ -89,13 +91,13 @@ class RacingVectorEnv(VectorEnv):
                 f"{self._name}: num_envs={num_envs!r} is worlds x agents, so a positive multiple "
                 f"of num_agents={agents}"
             )
-        if reward is None:
-            reward = RewardConfig.native() if config.preset == "carracing" else RewardConfig()
         self.config = config
         self.num_envs = num_envs
         self.num_worlds = num_envs // agents
+        self.render_mode = render_mode
         self.metadata = {
             "autoreset_mode": AutoresetMode.SAME_STEP if autoreset else AutoresetMode.DISABLED,
+            "render_modes": list(RENDER_MODES),
             "render_fps": round(1 / DT),
         }
         self.single_observation_space = spaces.Box(0, 255, config.observation.shape, np.uint8)
@@ -108,19 +110,11 @@ class RacingVectorEnv(VectorEnv):
             config, self.num_worlds, seed, split, track_seeds, self._name
         )
         self.engine = Engine(self.num_worlds, config, reward, end_at_playfield=end_at_playfield)
-        self._keys = [(0, "ccw")] * self.num_worlds
-        self._episodes = np.zeros(self.num_worlds, np.int64)
         self._started = False
         self._frames = np.zeros((num_envs, *config.observation.shape), np.uint8)
         self._previous = self._frames
         self._world_id = np.repeat(np.arange(self.num_worlds), agents)
         self._agent_id = np.tile(np.arange(agents), self.num_worlds)
-
-    def _root_seed(self, seed: Any) -> int:
-        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-        if not whole or not 0 <= seed < 2**63:
-            raise UserError(f"{self._name}: a seed is a whole number from 0 on, not {seed!r}")
-        return int(seed)
 
     @property
     def frames(self) -> np.ndarray:
@@ -142,19 +136,30 @@ class RacingVectorEnv(VectorEnv):
         self._frames = frames
 
     def reset(
-        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start new episodes.
 
+        A seed is a whole number from 0 on, of any size; seed s drives the track that CarRacing-v3
+        makes from s. It also decides all that follows until the next seed.
+
         Args:
-            seed: an int drives track seed + w in world w and draws later tracks from this root; a
-                sequence names one track seed per world; None draws the next tracks.
+            seed: an int s drives track s + w in world w; later tracks are drawn under s. A sequence
+                names one track seed per world, and each world draws its later tracks under its own
+                seed, as a single environment with that seed does. None goes on to the next tracks.
             options: `reset_mask`, (num_envs,) bool, resets only worlds with a True.
+
+        Raises:
+            UserError: a seed that is none or that the split forbids; nothing has changed then.
         """
+        self._check_open("reset")
         unknown = set(options or {}) - {"reset_mask"}
         if unknown:
             raise UserError(f"{self._name}: unknown reset option {unknown.pop()!r}; reset_mask is")
-        which = np.arange(self.num_worlds)
+        which = list(range(self.num_worlds))
         mask = (options or {}).get("reset_mask")
         if mask is not None:
             mask = np.asarray(mask)
@@ -163,79 +168,50 @@ class RacingVectorEnv(VectorEnv):
                     f"{self._name}: reset_mask is bool of shape ({self.num_envs},), not "
                     f"{mask.dtype} of shape {mask.shape}"
                 )
-            which = np.flatnonzero(mask.reshape(self.num_worlds, -1).any(1))
+            which = np.flatnonzero(mask.reshape(self.num_worlds, -1).any(1)).tolist()
             if not self._started and len(which) < self.num_worlds:
                 raise UserError(f"{self._name}: the first reset starts every world")
+        several = isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
         if seed is None:
-            keys = []
-            for w in which:
-                if self._started:
-                    self._episodes[w] += 1
-                keys.append(self._schedule.key(int(w), int(self._episodes[w])))
+            self._schedule.advance(which)
+        elif several:
+            if len(seed) != len(which):
+                raise UserError(
+                    f"{self._name}: {len(which)} worlds need as many seeds, not {len(seed)}"
+                )
+            self._schedule.name(which, seed)
+        elif mask is None:
+            self._schedule.reseed(seed)
         else:
-            named = isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
-            if not named:
-                root = self._root_seed(seed)
-                seeds = [root + int(w) for w in which]
-            else:
-                seeds = [self._root_seed(s) for s in seed]
-                if len(seeds) != len(which):
-                    raise UserError(
-                        f"{self._name}: {len(which)} worlds need as many seeds, not {len(seeds)}"
-                    )
-            for track_seed in seeds:
-                self._schedule.check(track_seed)
-            if not named and mask is None:
-                self._schedule.set_root(root)
-            self._episodes[which] = 0
-            keys = [
-                (track_seed, self._schedule.direction(int(w), 0))
-                for w, track_seed in zip(which, seeds, strict=True)
-            ]
-        self._start(which, keys)
+            self._schedule.name_from(which, seed)
+        self._start(which)
         self._started = True
         return self._frames, self._info()
 
-    def _start(self, which: np.ndarray, keys: list[tuple[int, str]]) -> None:
-        for w, key in zip(which, keys, strict=True):
-            self._keys[w] = key
-        starts = [self._schedule.start(int(w), int(self._episodes[w])) for w in which]
-        self.engine.reset(which, [self._schedule.get(key) for key in keys], starts)
+    def _start(self, which: list[int]) -> None:
+        """Put the cars of some worlds at the start of their schedule's present episode."""
+        self.engine.reset(which, self._schedule.tracks(which), self._schedule.starts(which))
         every = len(which) == self.num_worlds
         if self._previous is not self._frames and not every:
             self._frames[...] = self._previous
         self.engine.draw(self._frames, None, None if every else which)
         self._previous = self._frames
         if self._autoreset:
-            for w in which:
-                self._schedule.prefetch(int(w), int(self._episodes[w]) + 1)
-
-    def _checked(self, actions: np.ndarray) -> np.ndarray:
-        actions = np.asarray(actions, np.float64)
-        if actions.shape != (self.num_envs, 3):
-            raise ValueError(
-                f"{self._name}: actions have shape ({self.num_envs}, 3), not {actions.shape}"
-            )
-        bounded = np.clip(actions, ACTION_LOW, ACTION_HIGH)
-        if not (np.abs(bounded - actions) <= ACTION_SLACK).all():  # NaN fails as well
-            row, column = np.argwhere(~(np.abs(bounded - actions) <= ACTION_SLACK))[0]
-            raise ValueError(
-                f"{self._name}: {ACTION_NAMES[column]} of environment {row} is "
-                f"{actions[row, column]}; it must be a number in "
-                f"[{ACTION_LOW[column]:g}, {ACTION_HIGH[column]:g}]"
-            )
-        return bounded.reshape(self.num_worlds, -1, 3)
+            self._schedule.prefetch(which)
 
     def step(
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One decision: `action_repeat` ticks. See the class for shapes and for `info`."""
+        self._check_open("step")
         if not self._started:
             raise UserError(f"{self._name}: call reset() before step()")
+        clip = self.config.preset == "carracing"
+        actions = check_actions(actions, self.num_envs, clip=clip, where=self._name)
         engine = self.engine
         active = engine.cars["active"].astype(bool)
         before = engine.cars["tick"].copy()
-        engine.step(self._checked(actions))
+        engine.step(actions.reshape(self.num_worlds, -1, 3))
         ticks = (engine.cars["tick"] - before).ravel()
         engine.draw(self._frames, self._previous)
         self._previous = self._frames
@@ -252,17 +228,16 @@ class RacingVectorEnv(VectorEnv):
         final_obs = np.full(self.num_envs, None, object)
         for row in np.flatnonzero(mask):
             final_obs[row] = self._frames[row].copy()
-        episode = self._episode_statistics()
-        over = np.flatnonzero(~engine.cars["active"].any(1))
-        if self._autoreset and len(over):
-            self._episodes[over] += 1
-            keys = [self._schedule.key(int(w), int(self._episodes[w])) for w in over]
-            self._start(over, keys)
+        statistics = self._episode_statistics()
+        over = np.flatnonzero(~engine.cars["active"].any(1)).tolist()
+        if self._autoreset and over:
+            self._schedule.advance(over)
+            self._start(over)
         info = self._info()
         info |= {"reward_terms": final["reward_terms"], "ticks": ticks}
         info |= {"final_obs": final_obs, "_final_obs": mask}
         info |= {"final_info": final, "_final_info": mask}
-        info |= {"episode": episode, "_episode": mask}
+        info |= {"episode_statistics": statistics, "_episode_statistics": mask}
         return self._frames, rewards, terminated, truncated, info
 
     def _info(self) -> dict[str, Any]:
@@ -273,30 +248,39 @@ class RacingVectorEnv(VectorEnv):
         info["world_id"] = self._world_id
         info["agent_id"] = self._agent_id
         info["active"] = self.engine.cars["active"].astype(bool).ravel()
-        info["track_seed"] = np.array([seed for seed, _ in self._keys])[self._world_id]
+        info["track_seed"] = self._schedule.track_seeds[self._world_id]
         return info
 
     def _episode_statistics(self) -> dict[str, np.ndarray]:
         lengths = np.array([track.track.length for track in self.engine.tracks])[self._world_id]
         return episode_statistics(self.engine.cars.ravel(), lengths)
 
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """One picture of `render_mode` per row, (H, W, 3) uint8, or None without a mode."""
+        pictures = [self.render_row(row) for row in range(self.num_envs)]
+        return None if self.render_mode is None else tuple(pictures)
+
+    def render_row(self, row: int) -> np.ndarray | None:
+        """The picture of one row; see `render`."""
+        self._check_open("render")
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() shows nothing: the environment has no render_mode")
+            return None
+        if not self._started:
+            raise UserError(f"{self._name}: call reset() before render()")
+        if self.render_mode == "rgb_array":
+            return large_view(self.engine, *divmod(row, self.config.num_agents))
+        return newest_frame(self.frames[row], self.config)
+
     def snapshot(self) -> dict[str, np.ndarray]:
         """The full state as arrays; `restore` continues from it bit by bit."""
         if not self._started:
             raise UserError(f"{self._name}: call reset() before snapshot()")
         return self.engine.snapshot() | {
-            **keys_to_arrays(self._keys),
-            "episodes": self._episodes.copy(),
-            "root": np.array(self._schedule.root, np.int64),
+            "schedule": self._schedule.snapshot(),
             "frames": self.frames.copy(),
-            "settings": self._settings(),
+            "settings": describe(self.config, self.num_envs),
         }
-
-    def _settings(self) -> np.ndarray:
-        """The configuration as bytes, to tell whether a snapshot belongs here."""
-        # Threads change no result.
-        plain = asdict(self.config) | {"threads": 0, "num_envs": self.num_envs}
-        return np.frombuffer(json.dumps(plain, sort_keys=True).encode(), np.uint8)
 
     def restore(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Continue from a snapshot of an environment with the same configuration.
@@ -305,50 +289,23 @@ class RacingVectorEnv(VectorEnv):
             The observations at the snapshot.
 
         Raises:
-            UserError: a snapshot of another configuration, or of tracks that the split forbids.
+            UserError: a snapshot of another configuration, or of tracks that the split forbids;
+                nothing has changed then.
         """
-        keys = self._checked_snapshot(state)
-        self.engine.restore(state, [self._schedule.get(key) for key in keys])
-        self._keys = keys
-        self._episodes[:] = state["episodes"]
-        self._schedule.set_root(int(state["root"]))
+        self._check_open("restore")
+        expected = self.engine.snapshot() | {"frames": self._frames}
+        settings = describe(self.config, self.num_envs)
+        check_snapshot(state, expected | {"settings": settings}, self._name)
+        self._schedule.restore(state)
+        self.engine.restore(state, self._schedule.tracks(range(self.num_worlds)))
         self._frames[:] = state["frames"]
         self._previous = self._frames
         self._started = True
         return self._frames
 
-    def _checked_snapshot(self, state: dict[str, np.ndarray]) -> list[tuple[int, str]]:
-        """The tracks of a snapshot that belongs here; nothing is changed."""
-        try:
-            theirs = json.loads(bytes(np.asarray(state["settings"], np.uint8)))
-            ours = json.loads(bytes(self._settings()))
-            for name in ours:
-                if theirs.get(name) != ours[name]:
-                    raise UserError(
-                        f"{self._name}: the snapshot is of another environment: "
-                        f"{name}={theirs.get(name)}, not {ours[name]}"
-                    )
-            expected = self.engine.snapshot() | {"frames": self._frames}
-            expected |= keys_to_arrays(self._keys)
-            expected |= {"episodes": self._episodes, "root": np.array(0, np.int64)}
-            for name, array in expected.items():
-                if state[name].shape != array.shape or state[name].dtype != array.dtype:
-                    raise UserError(f"{self._name}: the snapshot's {name} are damaged")
-            self._root_seed(state["root"].item())
-            keys = keys_from_arrays(state)
-        except KeyError as error:
-            raise UserError(f"{self._name}: the snapshot lacks {error}") from None
-        except (TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"{self._name}: the snapshot is damaged: {error}") from None
-        for track_seed, _ in keys:
-            self._schedule.check(track_seed)
-        return keys
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(
-            f"{self._name} has threads and cannot be pickled or copied; "
-            "make another one and restore(snapshot())"
-        )
+    def _check_open(self, method: str) -> None:
+        if self.closed:
+            raise UserError(f"{self._name}: {method}() after close(); make another environment")
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop builder and engine threads."""

@@ -70,8 +70,8 @@ class ToyEnv(gymnasium.vector.VectorEnv):
             info["final_obs"] = np.array([None] * self.num_envs, dtype=object)
             for i in np.flatnonzero(done):
                 info["final_obs"][i] = last[i].copy()
-            info["_final_obs"] = info["_episode"] = done
-            info["episode"] = {"length": self.step_count.astype(np.float32)}
+            info["_final_obs"] = info["_episode_statistics"] = done
+            info["episode_statistics"] = {"length": self.step_count.astype(np.float32)}
         self.step_count[done] = 0
         return (
             self._draw(),

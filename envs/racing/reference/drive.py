@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from common.errors import UserError
+from envs.racing.actions import ACTION_HIGH, ACTION_LOW
 from envs.racing.score.metrics import episode_statistics
 from envs.racing.sim.dynamics import CAR, COM_Y
 from envs.racing.sim.kernel import kernel
 from envs.racing.sim.pool import PaintedTrack, open_track
 from envs.racing.sim.progress import foot, update
 from envs.racing.sim.track import build_track, carracing_points
-from envs.racing.vector_env import ACTION_HIGH, ACTION_LOW
 
 REWARD_TERMS = ("tile", "time", "playfield")
 """Parts of CarRacing-v3's own reward, by the engine's names."""

@@ -23,8 +23,10 @@ from envs.racing.pixels.frames import FrameAdapter
 from envs.racing.reference.drive import REWARD_TERMS, ReferenceDrive, make_reference
 from envs.racing.sim.dynamics import CAR
 
-COMMAND = np.dtype([("world", "i8"), ("seed", "i8"), ("action", "f8", 3)])
-"""Start an episode on the track of `seed` or, where that is -1, hold `action` for one decision."""
+SEED_DIGITS = 128
+COMMAND = np.dtype([("world", "i8"), ("seed", f"S{SEED_DIGITS}"), ("action", "f8", 3)])
+"""Start an episode on the track of `seed`, in decimal digits because seeds have any size, or, where
+there are none, hold `action` for one decision."""
 
 OUTCOME = np.dtype(
     [
@@ -62,9 +64,9 @@ class _Worlds:
         outcomes = np.zeros(len(commands), OUTCOME)
         observations = np.zeros((len(commands), *self._spec.shape), np.uint8)
         for command, outcome, observation in zip(commands, outcomes, observations, strict=True):
-            world, seed = int(command["world"]), int(command["seed"])
-            if seed >= 0:
-                self._start(world, seed, observation)
+            world, seed = int(command["world"]), command["seed"]
+            if seed:
+                self._start(world, int(seed), observation)
             else:
                 self._hold(world, command["action"], outcome, observation)
             drive, _ = self._worlds[world]
@@ -179,15 +181,23 @@ class ReferencePool:
         self._shape = spec.shape
 
     def reset(self, worlds: Sequence[int], seeds: Sequence[int]) -> Results:
-        """Start new episodes on the tracks of `seeds` in `worlds`."""
+        """Start new episodes on the tracks of `seeds` in `worlds`.
+
+        Raises:
+            UserError: a seed of more than SEED_DIGITS digits.
+        """
+        longest = max(int(seed) for seed in seeds)
+        if longest >= 10**SEED_DIGITS:
+            raise UserError(f"a seed has at most {SEED_DIGITS} digits here, not {longest}")
         commands = np.zeros(len(worlds), COMMAND)
-        commands["world"], commands["seed"] = worlds, seeds
+        commands["world"] = worlds
+        commands["seed"] = [str(seed) for seed in seeds]
         return self._run(commands)
 
     def step(self, worlds: Sequence[int], actions: np.ndarray) -> Results:
         """One decision in each of `worlds`; actions (n, 3)."""
         commands = np.zeros(len(worlds), COMMAND)
-        commands["world"], commands["seed"], commands["action"] = worlds, -1, actions
+        commands["world"], commands["action"] = worlds, actions
         return self._run(commands)
 
     def _run(self, commands: np.ndarray) -> Results:

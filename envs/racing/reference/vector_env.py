@@ -11,26 +11,27 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from common.errors import UserError
+from envs.racing.actions import ACTION_HIGH, ACTION_LOW, check_actions
 from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.reference.drive import REWARD_TERMS
 from envs.racing.reference.pool import OUTCOME, ReferencePool
 from envs.racing.score.metrics import episode_statistics
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.schedule import TrackSchedule
-from envs.racing.vector_env import ACTION_HIGH, ACTION_LOW, ACTION_SLACK
 
 
 class ReferenceVectorEnv(VectorEnv):
     """`num_envs` real CarRacing-v3 as a policy sees them: repeated actions, grey, stacked frames.
 
     Observations are uint8 (num_envs, *`ObservationSpec.shape`), the score text blackened; every
-    step returns a new array. Actions are float (num_envs, 3), as in `RacingVectorEnv`.
+    step returns a new array. Actions are float (num_envs, 3), as in `RacingVectorEnv`, and clipped to
+    their bounds as CarRacing-v3 does.
     The reward is CarRacing-v3's own, summed over the ticks of a step.
 
     Autoreset is SAME_STEP: an ended row returns its next episode's first frame and, in
     `info["final_obs"]`, the last one of the old. Every step's `info` holds `track_seed`, `ticks`
     (engine ticks that each row ran) and `reward_terms` (name -> (num_envs,) float32). A step in
-    which episodes ended adds `final_obs` (object array) and `episode` (see `episode_statistics`),
+    which episodes ended adds `final_obs` (object array) and `episode_statistics` (name -> array),
     each with a mask under its name with a leading underscore.
 
     Args:
@@ -38,9 +39,7 @@ class ReferenceVectorEnv(VectorEnv):
         config: of preset gymnasium_carracing; `threads` is the number of worker processes, 1
             steps the cars in this one. Results do not depend on it.
         reward: refused unless it is CarRacing-v3's own.
-        seed: root seed from which tracks are drawn.
-        split: split of track seeds; see `TrackSchedule`.
-        track_seeds: explicit track seeds, driven in order.
+        seed, split, track_seeds: see `RacingVectorEnv`.
 
     Raises:
         UserError: another preset or reward, forbidden seeds, a missing extra, a dead worker.
@@ -52,8 +51,8 @@ class ReferenceVectorEnv(VectorEnv):
         config: EnvConfig | None = None,
         reward: RewardConfig | None = None,
         *,
-        seed: int = 0,
-        split: str | None = "train",
+        seed: int | None = None,
+        split: str | None = None,
         track_seeds: Sequence[int] | None = None,
     ) -> None:
         config = config or EnvConfig(preset="gymnasium_carracing")
@@ -75,43 +74,37 @@ class ReferenceVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._schedule = TrackSchedule(config, num_envs, seed, split, track_seeds, self._name)
-        self._episodes = np.full(num_envs, -1, np.int64)
-        self._track_seeds = np.zeros(num_envs, np.int64)
+        self._started = False
         self._outcomes = np.zeros(num_envs, OUTCOME)
         self._pool = ReferencePool(num_envs, config.observation, config.max_ticks, config.threads)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start new episodes everywhere; `seed` drives track seed + row and draws later ones from
-        this root, None draws the next tracks."""
+        """Start new episodes everywhere.
+
+        Args:
+            seed: an int s drives track s + row, and later tracks are drawn under s; None goes on to
+                the next tracks.
+            options: none are known.
+        """
         if options:
             raise UserError(f"{self._name}: there are no reset options, not {options}")
-        rows = np.arange(self.num_envs)
+        rows = list(range(self.num_envs))
         if seed is None:
-            observations = self._start(rows)
+            self._schedule.advance(rows)
         else:
-            seeds = seed + rows
-            for track_seed in seeds:
-                self._schedule.check(track_seed)
-            self._schedule.set_root(seed)
-            self._episodes[:] = 0
-            observations = self._start_on(rows, seeds)
+            self._schedule.reseed(seed)
+        observations = self._start(rows)
+        self._started = True
         return observations, self._info()
 
     def step(
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One decision everywhere; actions (num_envs, 3) float."""
-        actions = np.asarray(actions, np.float64)
-        if actions.shape != (self.num_envs, 3):
-            raise ValueError(
-                f"{self._name}: actions have shape ({self.num_envs}, 3), not {actions.shape}"
-            )
-        beyond = np.abs(np.clip(actions, ACTION_LOW, ACTION_HIGH) - actions)
-        if not (beyond <= ACTION_SLACK).all():  # NaN fails as well
-            raise ValueError(f"{self._name}: actions lie in [-1, 1] x [0, 1] x [0, 1]")
-        if (self._episodes < 0).any():
+        actions = check_actions(actions, self.num_envs, clip=True, where=self._name)
+        if not self._started:
             raise UserError(f"{self._name}: call reset() before step()")
         outcomes, observations = self._pool.step(np.arange(self.num_envs), actions)
         self._outcomes[:] = outcomes
@@ -124,30 +117,25 @@ class ReferenceVectorEnv(VectorEnv):
         }
         ended = terminated | truncated
         if ended.any():
-            rows = np.flatnonzero(ended)
+            rows = np.flatnonzero(ended).tolist()
             final_obs = np.full(self.num_envs, None, object)
             for row in rows:
                 final_obs[row] = observations[row].copy()
             info |= {"final_obs": final_obs, "_final_obs": ended}
-            episode = episode_statistics(outcomes["car"], outcomes["length"])
-            info |= {"episode": episode, "_episode": ended}
+            statistics = episode_statistics(outcomes["car"], outcomes["length"])
+            info |= {"episode_statistics": statistics, "_episode_statistics": ended}
+            self._schedule.advance(rows)
             observations[rows] = self._start(rows)
         rewards = outcomes["reward"].astype(np.float32)
         return observations, rewards, terminated, truncated, info | self._info()
 
-    def _start(self, rows: np.ndarray) -> np.ndarray:
-        """Observations of the next episodes in `rows`, on the tracks that the schedule draws."""
-        self._episodes[rows] += 1
-        seeds = [self._schedule.key(int(w), int(self._episodes[w]))[0] for w in rows]
-        return self._start_on(rows, seeds)
-
-    def _start_on(self, rows: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
-        self._track_seeds[rows] = seeds
-        _, observations = self._pool.reset(rows, seeds)
+    def _start(self, rows: list[int]) -> np.ndarray:
+        """First observations of the schedule's present episodes in `rows`."""
+        _, observations = self._pool.reset(rows, self._schedule.track_seeds[rows])
         return observations
 
     def _info(self) -> dict[str, Any]:
-        return {"track_seed": self._track_seeds.copy()}
+        return {"track_seed": self._schedule.track_seeds}
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Which episodes were under way, as arrays; not the cars: Box2D's state cannot be saved.
@@ -155,10 +143,7 @@ class ReferenceVectorEnv(VectorEnv):
         `restore` therefore continues with fresh episodes, and a resumed training run is not the
         one that was never interrupted.
         """
-        return {
-            "episodes": self._episodes.copy(),
-            "root": np.array(self._schedule.root, np.int64),
-        }
+        return {"schedule": self._schedule.snapshot()}
 
     def restore(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Start the episodes that follow those of a snapshot; returns their first observations.
@@ -166,18 +151,17 @@ class ReferenceVectorEnv(VectorEnv):
         Raises:
             UserError: a snapshot of something else.
         """
-        try:
-            episodes, root = np.asarray(state["episodes"]), int(state["root"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{self._name}: the snapshot is damaged: {error!r}") from None
-        if episodes.shape != (self.num_envs,) or episodes.dtype != np.int64:
-            raise UserError(
-                f"{self._name}: the snapshot has {episodes.dtype} episodes of shape "
-                f"{episodes.shape}, not int64 of ({self.num_envs},)"
-            )
-        self._schedule.set_root(root)
-        self._episodes[:] = episodes
-        return self._start(np.arange(self.num_envs))
+        self._schedule.restore(state)
+        rows = list(range(self.num_envs))
+        self._schedule.advance(rows)
+        self._started = True
+        return self._start(rows)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"{self._name} cannot be pickled or copied: Box2D's state cannot be saved; "
+            "make another one (preset=carracing of RacingVectorEnv can be copied)"
+        )
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the worker processes."""

@@ -122,6 +122,13 @@ class PaintedTrack:
         # A closed loop turns by whole circles.
         self.handle["turn"] = 2 * np.pi * np.round((heading[-1] - heading[0]) / (2 * np.pi))
 
+    def __reduce__(self) -> tuple:
+        # The handle holds addresses of this process, so another one paints the track anew.
+        return PaintedTrack, (self.track,)
+
+    def __deepcopy__(self, memo: dict) -> PaintedTrack:
+        return self  # immutable, and shared between worlds in any case
+
 
 class TrackPool:
     """Least-recently-used cache of painted tracks with a builder thread.
@@ -137,6 +144,9 @@ class TrackPool:
         self._tracks: OrderedDict[tuple, Future] = OrderedDict()
         self._lock = threading.Lock()
         self._builder: ThreadPoolExecutor | None = None
+
+    def __reduce__(self) -> tuple:
+        return TrackPool, (self._build, self._capacity)  # threads stay; a copy builds its tracks
 
     def get(self, key: tuple) -> PaintedTrack:
         """The track of a key; built here unless it is ready or under way."""

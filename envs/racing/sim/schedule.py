@@ -1,24 +1,30 @@
-"""Which track a world drives next: a pure function of (root seed, world, episode).
+"""Which track a world drives next, and how its car starts.
 
-With a pool, the worlds of one `track_reuse` block of episodes share `track_pool` tracks, so a batch
-of a thousand worlds needs no thousand textures; the next block brings new ones. Nothing depends on
-how many worlds there are or on the order in which their episodes end.
+Both are pure functions of (root seed, lane, episode). A lane is the world's place under its root
+seed: worlds that share a root have lanes 0, 1, 2, ..., and a world that was given a seed of its own
+has lane 0 under that seed. Nothing depends on how many worlds there are or on the order in which
+their episodes end.
+
+With a pool, all lanes of a root share `track_pool` tracks for `track_reuse` episodes, so a batch of
+a thousand worlds needs no thousand textures; the next block of episodes brings new ones.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from common.errors import UserError
-from common.seeding import SPLITS, check_training_seed, derive, whole_seed
+from common.seeding import SPLITS, check_split, check_track_seed, derive, whole_seed
 from envs.racing.config import EnvConfig
 from envs.racing.sim.pool import PaintedTrack, TrackPool
 from envs.racing.sim.procedural import procedural_points
-from envs.racing.sim.track import HALF_WIDTH, Track, build_track, carracing_points
+from envs.racing.sim.track import DIRECTIONS, HALF_WIDTH, Track, build_track, carracing_points
 
 Key = tuple[int, str]
 """A track seed and a driving direction."""
@@ -77,129 +83,185 @@ def make_track(config: EnvConfig, seed: int, direction: str = "ccw") -> Track:
     )
 
 
+def _painted(config: EnvConfig, key: Key) -> PaintedTrack:
+    seed, direction = key
+    return PaintedTrack(make_track(config, seed, direction))
+
+
 class TrackSchedule:
-    """Draws, builds and prefetches tracks.
+    """The tracks that every world drives: drawn, named by a seed, or taken from a list.
 
     Args:
         config: the environment's configuration.
         worlds: number of worlds.
-        root: root seed.
-        split: split of track seeds to draw from; "train" also refuses explicit seeds of others.
-            None allows any explicit seed and draws from "train".
-        track_seeds: explicit seeds; world w drives number w, w + worlds, ... of them, cyclically.
+        seed: root seed under which tracks are drawn, of any size; None takes one from the
+            operating system's randomness.
+        split: split of track seeds to draw from. Every seed that is named must belong to it too.
+            None draws from "train" and allows every seed to be named.
+        track_seeds: drive these in place of drawn ones: world w drives number w, w + worlds, ... of
+            them, cyclically.
         where: the environment's name for messages.
 
     Raises:
-        UserError: a seed that the split forbids.
+        UserError: a seed that is none, or that the split forbids.
     """
 
     def __init__(
         self,
         config: EnvConfig,
         worlds: int,
-        root: int,
+        seed: int | None,
         split: str | None,
         track_seeds: Sequence[int] | None,
         where: str,
     ) -> None:
-        if split is not None and split not in SPLITS:
-            raise UserError(f"{where}: split is one of {', '.join(SPLITS)}, not {split!r}")
         self._config = config
         self._worlds = worlds
-        self.root = root
         self._split = split
         self._where = where
+        try:
+            check_split(split)
+            root = np.random.SeedSequence().entropy if seed is None else whole_seed(seed)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
         self._explicit: list[int] | None = None
         if track_seeds is not None:
-            self.set_explicit(track_seeds)
+            if isinstance(track_seeds, str) or not len(track_seeds):
+                raise UserError(f"{where}: track_seeds is a list of track seeds, not {track_seeds}")
+            self._explicit = self._checked(track_seeds)
+        self._roots = [root] * worlds
+        self._lanes = list(range(worlds))
+        self._episodes = [-1] * worlds
+        self._keys: list[Key] = [(0, "ccw")] * worlds
         capacity = 2 * config.track_pool if config.track_pool else 2 * worlds
-        self._pool = TrackPool(self._build, capacity)
+        self._pool = TrackPool(functools.partial(_painted, config), capacity)
 
-    def _build(self, key: Key) -> PaintedTrack:
-        seed, direction = key
-        return PaintedTrack(make_track(self._config, seed, direction))
+    @property
+    def track_seeds(self) -> np.ndarray:
+        """(worlds,) the tracks being driven: int64, or Python's int where one has over 63 bits."""
+        seeds = [seed for seed, _ in self._keys]
+        return np.array(seeds, np.int64 if max(seeds) < 2**63 else object)
 
-    def set_root(self, root: int) -> None:
-        """Draw from another root seed from now on."""
-        self.root = root
+    def advance(self, which: Iterable[int]) -> None:
+        """Go to the next episode in some worlds."""
+        for w in which:
+            self._episodes[w] += 1
+            self._keys[w] = self._key(w, self._episodes[w])
 
-    def set_explicit(self, seeds: Sequence[int] | None) -> None:
-        """Drive these track seeds in order instead of drawing; None draws again."""
-        if seeds is None:
-            self._explicit = None
-            return
-        if isinstance(seeds, str) or not len(seeds):
-            raise UserError(f"{self._where}: track_seeds is a list of track seeds, not {seeds!r}")
-        for seed in seeds:
-            self.check(seed)
-        self._explicit = [int(seed) for seed in seeds]
+    def reseed(self, seed: int) -> None:
+        """Begin anew everywhere: world w drives track seed + w, and later tracks are drawn under
+        `seed`, shared between the worlds. Nothing has changed after an error."""
+        (root,) = self._whole([seed])
+        seeds = self._checked(root + w for w in range(self._worlds))
+        self._roots = [root] * self._worlds
+        self._lanes = list(range(self._worlds))
+        self._begin(range(self._worlds), seeds)
 
-    def check(self, seed: int) -> None:
-        """Refuse a track seed that this schedule may not drive, naming seed and environment."""
+    def name(self, which: Sequence[int], seeds: Sequence[int]) -> None:
+        """Begin anew in some worlds: each drives the track of its seed and draws later ones under
+        that seed, whatever the other worlds do. Nothing has changed after an error."""
+        seeds = self._checked(seeds)
+        for w, seed in zip(which, seeds, strict=True):
+            self._roots[w], self._lanes[w] = seed, 0
+        self._begin(which, seeds)
+
+    def name_from(self, which: Sequence[int], seed: int) -> None:
+        """`name` with track seed + w in world w."""
+        (first,) = self._whole([seed])
+        self.name(which, [first + w for w in which])
+
+    def _begin(self, which: Iterable[int], seeds: Sequence[int]) -> None:
+        for w, seed in zip(which, seeds, strict=True):
+            self._episodes[w] = 0
+            _, direction = self._key(w, 0)
+            self._keys[w] = seed, direction
+
+    def tracks(self, which: Iterable[int]) -> list[PaintedTrack]:
+        """The tracks being driven in some worlds; waits for the builder if need be."""
+        return [self._pool.get(self._keys[w]) for w in which]
+
+    def starts(self, which: Iterable[int]) -> list[Start]:
+        """How the cars of the present episodes start in some worlds."""
+        return [self._start(w) for w in which]
+
+    def prefetch(self, which: Iterable[int]) -> None:
+        """Have the tracks of some worlds' next episodes built in the background."""
+        for w in which:
+            self._pool.prefetch(self._key(w, self._episodes[w] + 1))
+
+    def snapshot(self) -> np.ndarray:
+        """All that is drawn from, as the bytes of a JSON text, because seeds have any size.
+
+        Its rows are root, lane, episode, track seed and direction of each world.
+        """
+        rows = zip(self._roots, self._lanes, self._episodes, self._keys, strict=True)
+        text = json.dumps([[root, lane, episode, *key] for root, lane, episode, key in rows])
+        return np.frombuffer(text.encode(), np.uint8)
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from the `schedule` of an environment's snapshot.
+
+        Raises:
+            UserError: a damaged snapshot, or tracks that the split forbids; nothing has changed
+                then.
+        """
         try:
-            whole_seed(seed)
-            if self._split == "train":
-                check_training_seed(seed)
+            rows = json.loads(bytes(np.asarray(state["schedule"], np.uint8)))
+            roots, lanes, episodes, seeds, directions = zip(*rows, strict=True)
+            numbers = [whole_seed(number) for number in (*roots, *lanes, *episodes)]
+            if len(rows) != self._worlds or not set(directions) <= set(DIRECTIONS):
+                raise ValueError(f"{len(rows)} worlds, directions {set(directions)}")
+        except KeyError as error:
+            raise UserError(f"{self._where}: the snapshot lacks {error}") from None
+        except (TypeError, ValueError, UserError) as error:
+            raise UserError(
+                f"{self._where}: the snapshot's schedule is damaged: {error}"
+            ) from None
+        self._keys = list(zip(self._checked(seeds), directions, strict=True))
+        n = self._worlds
+        self._roots, self._lanes, self._episodes = numbers[:n], numbers[n : 2 * n], numbers[2 * n :]
+
+    def close(self) -> None:
+        """Stop the background builder."""
+        self._pool.close()
+
+    def _checked(self, seeds: Iterable[int]) -> list[int]:
+        try:
+            return [check_track_seed(seed, self._split) for seed in seeds]
         except UserError as error:
             raise UserError(f"{self._where}: {error}") from None
 
-    def key(self, world: int, episode: int) -> Key:
-        """Track seed and direction of a world's episode."""
+    def _whole(self, seeds: Iterable[int]) -> list[int]:
+        try:
+            return [whole_seed(seed) for seed in seeds]
+        except UserError as error:
+            raise UserError(f"{self._where}: {error}") from None
+
+    def _key(self, world: int, episode: int) -> Key:
+        """Track seed and direction of a world's episode, unless a seed names the track."""
+        root, lane = self._roots[world], self._lanes[world]
         if self._explicit is not None:
             seed = self._explicit[(world + episode * self._worlds) % len(self._explicit)]
         else:
             first, last = SPLITS[self._split or "train"]
             if self._config.track_pool:
                 block = episode // self._config.track_reuse
-                place = derive(self.root, "place", world, episode) % self._config.track_pool
-                draw = derive(self.root, "pool", block, place)
+                place = derive(root, "place", lane, episode) % self._config.track_pool
+                number = derive(root, "pool", block, place)
             else:
-                draw = derive(self.root, "track", world, episode)
-            seed = first + draw % (last - first + 1)
+                number = derive(root, "track", lane, episode)
+            seed = first + number % (last - first + 1)
         direction = self._config.direction
         if direction == "both":
-            draw = derive(self.root, "direction", world, episode)
-            direction = "cw" if draw % 2 else "ccw"
+            direction = "cw" if derive(root, "direction", lane, episode) % 2 else "ccw"
         return seed, direction
 
-    def direction(self, world: int, episode: int) -> str:
-        """Driving direction of a world's episode, for a seed that was named from outside."""
-        return self.key(world, episode)[1]
-
-    def start(self, world: int, episode: int) -> Start:
-        """How the car of a world's episode starts."""
+    def _start(self, world: int) -> Start:
         share = self._config.random_start
         if share == 0:
             return GRID
-        lot = np.random.default_rng(derive(self.root, "start", world, episode)).random()
-        if lot >= share:
+        place = self._roots[world], "start", self._lanes[world], self._episodes[world]
+        if np.random.default_rng(derive(*place)).random() >= share:
             return GRID
-        return random_start(derive(self.root, "start pose", world, episode))
-
-    def get(self, key: Key) -> PaintedTrack:
-        """The track of a key; waits for the builder if need be."""
-        return self._pool.get(key)
-
-    def prefetch(self, world: int, episode: int) -> None:
-        """Have a later episode's track built in the background."""
-        self._pool.prefetch(self.key(world, episode))
-
-    def close(self) -> None:
-        """Stop the background builder."""
-        self._pool.close()
-
-
-def keys_to_arrays(keys: Sequence[Key]) -> dict[str, np.ndarray]:
-    """Keys as arrays for a snapshot."""
-    return {
-        "track_seeds": np.array([seed for seed, _ in keys], np.int64),
-        "clockwise": np.array([direction == "cw" for _, direction in keys]),
-    }
-
-
-def keys_from_arrays(state: dict[str, np.ndarray]) -> list[Key]:
-    """The inverse of `keys_to_arrays`."""
-    return [
-        (int(seed), "cw" if clockwise else "ccw")
-        for seed, clockwise in zip(state["track_seeds"], state["clockwise"], strict=True)
-    ]
+        root, _, lane, episode = place
+        return random_start(derive(root, "start pose", lane, episode))

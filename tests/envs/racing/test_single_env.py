@@ -54,9 +54,9 @@ def test_an_episode_ends_with_its_statistics():
     for _ in range(30):
         _, _, terminated, truncated, info = env.step(np.array([0.0, 0.5, 0.0], np.float32))
     assert truncated and not terminated
-    assert info["episode"]["length"] == 30
-    assert info["episode"]["progress"] > 0
-    assert info["progress"] == pytest.approx(info["episode"]["progress"], rel=1e-5)
+    assert info["episode_statistics"]["length"] == 30
+    assert info["episode_statistics"]["progress"] > 0
+    assert info["progress"] == pytest.approx(info["episode_statistics"]["progress"], rel=1e-5)
     env.close()
 
 

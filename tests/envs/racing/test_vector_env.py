@@ -54,7 +54,7 @@ def test_it_is_a_vector_env(make):
         assert info[name].dtype == np.float32 and info[name].shape == (3,), name
     assert list(info["reward_terms"]) == list(TERMS)
     assert all(term.shape == (3,) for term in info["reward_terms"].values())
-    assert not {"final_obs", "final_info", "episode"} & set(info)
+    assert not {"final_obs", "final_info", "episode_statistics"} & set(info)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_same_step_autoreset(make):
     assert info["final_info"]["x"][1] > PLAYFIELD > info["x"][1]
     assert info["reward_terms"]["playfield"].tolist() == [0, -100, 0], "terms explain this reward"
     # Statistics are of the episode that ended.
-    assert info["episode"]["length"][1] == 6
-    assert info["episode"]["return"][1] == pytest.approx(returns[1], abs=1e-3)
-    assert not info["episode"]["finished"][1] and np.isnan(info["episode"]["lap_time"][1])
+    assert info["episode_statistics"]["length"][1] == 6
+    assert info["episode_statistics"]["return"][1] == pytest.approx(returns[1], abs=1e-3)
+    assert not info["episode_statistics"]["finished"][1] and np.isnan(info["episode_statistics"]["lap_time"][1])
     # What was handed out survives the next step.
     kept = info["final_obs"][1].copy()
     env.step(GAS)
@@ -139,7 +139,7 @@ def test_truncation_is_not_termination(make):
         assert ("final_obs" in info) == (tick % 4 == 0)
         assert info["active"].all()
         if tick % 4 == 0:
-            assert (info["episode"]["length"] == 4).all()
+            assert (info["episode_statistics"]["length"] == 4).all()
             assert (info["progress"] == 0).all()
 
 
@@ -209,7 +209,7 @@ def track_seeds(env, episodes):
     drawn = [env.reset()[1]["track_seed"].copy()]
     while len(drawn) < episodes:
         info = env.step(np.zeros((env.num_envs, 3)))[4]
-        if "episode" in info:
+        if "episode_statistics" in info:
             drawn.append(info["track_seed"].copy())
     return np.stack(drawn)
 
@@ -431,7 +431,7 @@ def test_episode_statistics_of_a_finished_race(make):
     car["arc"] = env.engine.tracks[0].track.length - 0.01
     *_, terminated, truncated, info = env.step(GAS[:1])
     assert terminated[0] and not truncated[0]
-    episode = {name: value[0] for name, value in info["episode"].items()}
+    episode = {name: value[0] for name, value in info["episode_statistics"].items()}
     assert episode["finished"] and episode["length"] == 31
     assert episode["lap_time"] == pytest.approx(31 / 50)
     assert episode["progress"] == pytest.approx(1, abs=1e-3)

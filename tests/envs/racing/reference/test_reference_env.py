@@ -184,10 +184,10 @@ def test_a_vector_environment_is_gymnasiums_own():
         engine = RacingVectorEnv(1, EnvConfig(preset="carracing", max_ticks=1))
         with closing(engine):
             engine.reset()
-            names = engine.step(np.zeros((1, 3)))[-1]["episode"].keys()
-        assert info["episode"].keys() == names and info["_episode"].all()
-        np.testing.assert_allclose(info["episode"]["return"], returns)
-        assert info["episode"]["length"].tolist() == [ticks] * 3
+            names = engine.step(np.zeros((1, 3)))[-1]["episode_statistics"].keys()
+        assert info["episode_statistics"].keys() == names and info["_episode_statistics"].all()
+        np.testing.assert_allclose(info["episode_statistics"]["return"], returns)
+        assert info["episode_statistics"]["length"].tolist() == [ticks] * 3
 
 
 def test_training_tracks_are_drawn_and_do_not_depend_on_the_number_of_cars():

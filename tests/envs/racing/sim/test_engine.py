@@ -46,7 +46,7 @@ def streams(worlds: int, steps: int, **options) -> list[str]:
         if "final_obs" in info:
             for w in np.flatnonzero(info["_final_obs"]):
                 digests[w].update(info["final_obs"][w].tobytes())
-                digests[w].update(info["episode"]["return"][w].tobytes())
+                digests[w].update(info["episode_statistics"]["return"][w].tobytes())
     assert (env._episodes > 1).all()
     env.close()
     return [digest.hexdigest() for digest in digests]
@@ -85,8 +85,8 @@ def lively(env: RacingVectorEnv, steps: int, first: int = 0) -> list[np.ndarray]
         kept += [observation.copy(), reward, terminated, truncated, info["active"]]
         kept += [info[name] for name in TELEMETRY]
         kept += list(info["reward_terms"].values())
-        if "episode" in info:
-            kept += [info["_episode"], *info["episode"].values()]
+        if "episode_statistics" in info:
+            kept += [info["_episode_statistics"], *info["episode_statistics"].values()]
             kept += [frame for frame in info["final_obs"] if frame is not None]
     return kept
 
@@ -358,12 +358,12 @@ def test_an_ended_agent_keeps_its_slot_and_waits():
         assert reward[1] == 0 and not info["active"][1]
         assert all(info[name][1] == value for name, value in frozen.items())
         assert not any(term[1] for term in info["reward_terms"].values())
-        assert "episode" not in info
+        assert "episode_statistics" not in info
     _, reward, terminated, truncated, info = env.step(moving)
     assert truncated.tolist() == [True, False, True, True, True, True]
     assert not terminated.any()
-    assert info["_episode"].tolist() == truncated.tolist(), "an agent's episode is told once"
-    assert info["episode"]["length"][[0, 2]].tolist() == [50, 50]
+    assert info["_episode_statistics"].tolist() == truncated.tolist(), "an agent's episode is told once"
+    assert info["episode_statistics"]["length"][[0, 2]].tolist() == [50, 50]
     assert info["active"].all(), "the world starts again when all of its agents have ended"
     assert (info["track_seed"] != seeds).all()
     env.close()

@@ -1,0 +1,39 @@
+"""What a driver may do in one step: the bounds of an action, and the check before it is driven."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ACTION_LOW = np.array([-1.0, 0.0, 0.0], np.float32)
+ACTION_HIGH = np.array([1.0, 1.0, 1.0], np.float32)
+ACTION_NAMES = ("steer", "gas", "brake")
+ACTION_SLACK = 1e-4
+"""Rounding by which an action may lie outside its bounds without being refused; it is clipped."""
+
+
+def check_actions(actions: np.ndarray, rows: int, *, clip: bool, where: str) -> np.ndarray:
+    """Actions as (rows, 3) float64 within their bounds.
+
+    Args:
+        actions: steer [-1, 1] (positive to the right), gas [0, 1] and brake [0, 1] of every row.
+        clip: clip numbers outside the bounds, as CarRacing-v3 does; otherwise refuse them.
+        where: the environment's name for messages.
+
+    Raises:
+        ValueError: another shape, NaN, or (without `clip`) a number outside its bounds.
+    """
+    actions = np.asarray(actions, np.float64)
+    if actions.shape != (rows, 3):
+        raise ValueError(f"{where}: actions have shape ({rows}, 3), not {actions.shape}")
+    bounded = np.clip(actions, ACTION_LOW, ACTION_HIGH)
+    if clip:
+        bad = np.isnan(actions)
+    else:
+        bad = ~(np.abs(bounded - actions) <= ACTION_SLACK)  # NaN compares false, so it is bad too
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{where}: {ACTION_NAMES[column]} of environment {row} is {actions[row, column]}; "
+            f"it must be a number in [{ACTION_LOW[column]:g}, {ACTION_HIGH[column]:g}]"
+        )
+    return bounded

@@ -1,0 +1,70 @@
+"""The options that every face of the environment takes, read in one place.
+
+`gymnasium.make`, `gymnasium.make_vec`, `RacingVectorEnv` and the PettingZoo form accept the same
+names with the same meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from common.errors import UserError
+from common.schema import unknown_choice
+from envs.racing.config import EnvConfig, RewardConfig
+
+
+def read_config(config: EnvConfig | None, options: Mapping[str, Any], where: str) -> EnvConfig:
+    """A configuration with some fields changed.
+
+    Args:
+        config: where to start from; None starts from the defaults.
+        options: fields of `EnvConfig` by name. `max_episode_steps`, Gymnasium's name for a limit in
+            steps, lowers `max_ticks`.
+        where: the environment's name for messages.
+
+    Raises:
+        UserError: an unknown field, or a value that does not fit.
+    """
+    changes = dict(options)
+    steps = changes.pop("max_episode_steps", None)
+    _check_names(changes, EnvConfig, "option", where)
+    try:
+        config = replace(config or EnvConfig(), **changes)
+        if steps is not None:
+            limit = min(config.max_ticks, steps * config.action_repeat)
+            config = replace(config, max_ticks=limit)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: {error}") from None
+    return config
+
+
+def read_reward(
+    reward: RewardConfig | Mapping[str, Any] | None, config: EnvConfig, where: str
+) -> RewardConfig:
+    """A reward from its configuration or from a mapping of its fields.
+
+    None is CarRacing's own reward in preset carracing, and the default one otherwise.
+
+    Raises:
+        UserError: an unknown field, or a value that does not fit.
+    """
+    if reward is None:
+        return RewardConfig.native() if config.preset == "carracing" else RewardConfig()
+    if isinstance(reward, RewardConfig):
+        return reward
+    if not isinstance(reward, Mapping):
+        raise UserError(f"{where}: reward is a RewardConfig or a mapping, not {reward!r}")
+    _check_names(reward, RewardConfig, "reward term", where)
+    try:
+        return RewardConfig(**reward)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: reward: {error}") from None
+
+
+def _check_names(given: Mapping[str, Any], schema: type, kind: str, where: str) -> None:
+    names = [field.name for field in fields(schema)]
+    for name in given:
+        if name not in names:
+            raise UserError(f"{where}: {unknown_choice(kind, name, names)}")
