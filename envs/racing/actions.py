@@ -26,12 +26,10 @@ def check_actions(actions: np.ndarray, rows: int, *, clip: bool, where: str) -> 
     if actions.shape != (rows, 3):
         raise ValueError(f"{where}: actions have shape ({rows}, 3), not {actions.shape}")
     bounded = np.clip(actions, ACTION_LOW, ACTION_HIGH)
-    if clip:
-        bad = np.isnan(actions)
-    else:
-        bad = ~(np.abs(bounded - actions) <= ACTION_SLACK)  # NaN compares false, so it is bad too
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    # NaN compares false, so it is refused in any case.
+    good = np.abs(bounded - actions) <= (np.inf if clip else ACTION_SLACK)
+    if not good.all():
+        row, column = np.argwhere(~good)[0]
         raise ValueError(
             f"{where}: {ACTION_NAMES[column]} of environment {row} is {actions[row, column]}; "
             f"it must be a number in [{ACTION_LOW[column]:g}, {ACTION_HIGH[column]:g}]"

@@ -62,11 +62,36 @@ def test_splits_partition_the_seeds():
 )  # fmt: skip
 def test_split_edges(seed, split):
     assert seeding.split_of(seed) == split
-    if split == "train":
-        seeding.check_training_seed(seed)
-    else:
-        with pytest.raises(UserError, match=f"{seed} belongs to the {split} split"):
-            seeding.check_training_seed(seed)
+    for other in seeding.SPLITS:
+        if other == split:
+            assert seeding.check_track_seed(seed, other) == seed
+        else:
+            with pytest.raises(UserError, match=f"{seed} belongs to the {split} split"):
+                seeding.check_track_seed(seed, other)
+
+
+@pytest.mark.parametrize("seed", [0, np.uint32(2**32 - 1), 2**63, 2**64, 10**50])
+def test_without_a_split_every_whole_number_is_a_track(seed):
+    assert seeding.check_track_seed(seed, None) == seed
+    assert type(seeding.check_track_seed(seed, None)) is int
+
+
+@pytest.mark.parametrize("seed", [-1, np.int64(-5), 1.0, True, "7", None])
+def test_what_is_no_whole_number_from_0_on_is_no_seed(seed):
+    with pytest.raises(UserError, match="a seed is a whole number from 0 on"):
+        seeding.check_track_seed(seed, None)
+
+
+def test_nothing_is_drawn_from_sealed_tracks():
+    for split in (None, "train", "test"):
+        seeding.check_split(split)
+    with pytest.raises(UserError, match="sealed: 500-999 are opened once"):
+        seeding.check_split("sealed")
+    with pytest.raises(UserError, match=r"split is one of test, .* not 'training'"):
+        seeding.check_split("training")
+    seeding.refuse_sealed([499, 1000, 2**70])
+    with pytest.raises(UserError, match="track seed 999 is sealed"):
+        seeding.refuse_sealed([3, 999])
 
 
 @pytest.mark.parametrize("seed", [-1, 2**31])

@@ -24,8 +24,8 @@ class ReferenceVectorEnv(VectorEnv):
     """`num_envs` real CarRacing-v3 as a policy sees them: repeated actions, grey, stacked frames.
 
     Observations are uint8 (num_envs, *`ObservationSpec.shape`), the score text blackened; every
-    step returns a new array. Actions are float (num_envs, 3), as in `RacingVectorEnv`, and clipped to
-    their bounds as CarRacing-v3 does.
+    step returns a new array. Actions are float (num_envs, 3), as in `RacingVectorEnv`, and
+    clipped to their bounds as CarRacing-v3 does.
     The reward is CarRacing-v3's own, summed over the ticks of a step.
 
     Autoreset is SAME_STEP: an ended row returns its next episode's first frame and, in

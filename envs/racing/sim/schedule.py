@@ -214,9 +214,7 @@ class TrackSchedule:
         except KeyError as error:
             raise UserError(f"{self._where}: the snapshot lacks {error}") from None
         except (TypeError, ValueError, UserError) as error:
-            raise UserError(
-                f"{self._where}: the snapshot's schedule is damaged: {error}"
-            ) from None
+            raise UserError(f"{self._where}: the snapshot's schedule is damaged: {error}") from None
         self._keys = list(zip(self._checked(seeds), directions, strict=True))
         n = self._worlds
         self._roots, self._lanes, self._episodes = numbers[:n], numbers[n : 2 * n], numbers[2 * n :]

@@ -1,7 +1,4 @@
-"""The batched environment against hostile hands: snapshots, seeds, first resets, copies."""
-
-import copy
-import pickle
+"""The batched environment against hostile hands: snapshots, seeds, first resets."""
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ def test_a_snapshot_goes_only_where_it_belongs():
         judged.snapshot()
     judged.reset()
     state = judged.snapshot()
-    training = RacingVectorEnv(2)
+    training = RacingVectorEnv(2, split="train")
     with pytest.raises(UserError, match="track seed 5 belongs to the test split"):
         training.restore(state)
     other = RacingVectorEnv(2, EnvConfig(action_repeat=2), split=None)
@@ -71,11 +68,13 @@ def test_a_damaged_snapshot_changes_nothing():
     env.step(np.tile([0.0, 1.0, 0.0], (2, 1)))
     now = env.snapshot()
     for name, value in [
-        ("episodes", np.zeros(0, np.int64)),
+        ("schedule", np.zeros(0, np.uint8)),
+        ("schedule", np.frombuffer(b'[[1, 0, 0, 5, "up"], [1, 0, 0, 5, "cw"]]', np.uint8)),
+        ("schedule", np.frombuffer(b'[[1, 0, -1, 5, "cw"], [1, 0, 0, 5, "cw"]]', np.uint8)),
+        ("schedule", np.frombuffer(b'[[1, 0, 0, 5, "cw"]]', np.uint8)),
         ("frames", state["frames"][:, :3]),
         ("settings", np.frombuffer(b"{{", np.uint8)),
         ("cars", state["cars"][:1]),
-        ("root", np.array("x")),
     ]:
         with pytest.raises(UserError, match="snapshot"):
             env.restore(state | {name: value})
@@ -83,14 +82,6 @@ def test_a_damaged_snapshot_changes_nothing():
         env.restore(None)
     for name, value in env.snapshot().items():
         np.testing.assert_array_equal(value, now[name])
-    env.close()
-
-
-def test_copies_are_refused_with_the_way_out():
-    env = RacingVectorEnv(1, split=None)
-    for attempt in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match=r"restore\(snapshot\(\)\)"):
-            attempt(env)
     env.close()
 
 
@@ -102,5 +93,5 @@ def test_a_number_of_environments_is_a_whole_number(num_envs):
 
 @pytest.mark.parametrize("seeds", ["12345", [10000.7], [], [True]])
 def test_odd_track_seeds_are_refused(seeds):
-    with pytest.raises(UserError, match="track seed"):
+    with pytest.raises(UserError, match=r"list of track seeds|a seed is a whole number"):
         RacingVectorEnv(1, track_seeds=seeds)

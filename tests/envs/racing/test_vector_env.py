@@ -26,7 +26,7 @@ def make():
     made = []
 
     def create(num_envs=3, config=None, **options):
-        env = RacingVectorEnv(num_envs, config, **options)
+        env = RacingVectorEnv(num_envs, config, **({"seed": 0} | options))
         made.append(env)
         return env
 
@@ -122,7 +122,9 @@ def test_same_step_autoreset(make):
     # Statistics are of the episode that ended.
     assert info["episode_statistics"]["length"][1] == 6
     assert info["episode_statistics"]["return"][1] == pytest.approx(returns[1], abs=1e-3)
-    assert not info["episode_statistics"]["finished"][1] and np.isnan(info["episode_statistics"]["lap_time"][1])
+    assert not info["episode_statistics"]["finished"][1] and np.isnan(
+        info["episode_statistics"]["lap_time"][1]
+    )
     # What was handed out survives the next step.
     kept = info["final_obs"][1].copy()
     env.step(GAS)
@@ -304,14 +306,30 @@ def test_a_car_that_starts_in_motion_rolls_on(make):
 )
 def test_training_refuses_other_splits(make, options, reset):
     with pytest.raises(UserError, match=r"RacingVectorEnv\(preset=race\).*99.*test split.*10000"):
-        make(**options).reset(**reset)
+        make(split="train", **options).reset(**reset)
 
 
-def test_a_seed_outside_all_splits_is_refused(make):
+def test_a_split_refuses_seeds_of_all_others_and_sealed_tracks_are_not_drawn(make):
+    """Every way of naming a track leads to the one place that decides."""
+    state = make(track_seeds=[5, 6, 7])
+    state.reset()
+    for split, complaint in (
+        ("train", "5 belongs to the test split and may not be trained on"),
+        ("probe", "5 belongs to the test split and not to probe; the probe split is 100-499"),
+    ):
+        env = make(split=split)
+        for name in (
+            lambda split=split: make(split=split, track_seeds=[5]),
+            lambda env=env: env.reset(seed=5),
+            lambda env=env: env.reset(seed=[5, 6, 7]),
+            lambda env=env: env.restore(state.snapshot()),
+        ):
+            with pytest.raises(UserError, match=complaint):
+                name()
+    with pytest.raises(UserError, match="sealed: 500-999 are opened once"):
+        make(split="sealed")
     with pytest.raises(UserError, match=r"RacingVectorEnv.*-1"):
-        make(split=None).reset(seed=[-1, 1, 2])
-    with pytest.raises(UserError, match=r"2147483648"):
-        make(split=None, track_seeds=[2**31])
+        make().reset(seed=[-1, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -411,7 +429,7 @@ def test_bad_resets_are_named(make, arguments, message):
 
 
 def test_a_refused_reset_changes_nothing(make):
-    env, twin = make(seed=4), make(seed=4)
+    env, twin = make(seed=4, split="train"), make(seed=4, split="train")
     for e in (env, twin):
         e.reset()
         e.step(GAS)
