@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.mirror import LoggerConfig
 from common.schema import config_class
 from common.seeding import SPLITS, parse_seeds, split_of
-from envs.racing.config import EnvConfig, RewardConfig
+from envs.racing import EndingConfig, EnvConfig, RewardConfig
 
 ADAPTIVE_LIMITS = 1e-5, 1e-2
 """Lowest and highest learning rate of lr_schedule=adaptive."""
@@ -247,6 +247,7 @@ class PPOTrainConfig:
 
     env: EnvConfig = field(default_factory=EnvConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+    endings: EndingConfig = field(default_factory=EndingConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -285,6 +286,10 @@ class PPOTrainConfig:
         _require(
             self.env.preset != "gymnasium_carracing" or self.reward == RewardConfig.native(),
             "env=gymnasium_carracing has CarRacing-v3's own reward only: add reward=native",
+        )
+        _require(
+            self.env.preset != "gymnasium_carracing" or self.endings == EndingConfig(),
+            "env=gymnasium_carracing ends episodes as CarRacing-v3 does: leave endings alone",
         )
         for world, direction in (self.validation_world, self.test_world):
             _require(

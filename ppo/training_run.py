@@ -83,6 +83,7 @@ def make_env(config: PPOTrainConfig, rank: int = 0) -> gymnasium.vector.VectorEn
         config.ppo.num_envs // config.processes,
         config.env,
         config.reward,
+        endings=config.endings,
         seed=derive(config.seed, "env", rank) % 2**31,
         split="train",
     )

@@ -16,7 +16,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from common.errors import UserError
-from replay.schema import ACTION_SIZE, OBSERVATION_SHAPE, TELEMETRY, Episode
+from common.telemetry import TELEMETRY
+from replay.schema import ACTION_SIZE, OBSERVATION_SHAPE, Episode
 
 UNKNOWN_TRACK = -1
 """The track seed of an episode whose environment tells none."""

@@ -14,8 +14,11 @@ from replay.schema import SCHEMA_VERSION, ShardInfo
 INDEX = "index.jsonl"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
-_COMMON = ("telemetry", "action_repeat", "camera", "reward")
+_COMMON = ("telemetry", "telemetry_version", "action_repeat", "camera", "reward")
 """What rows must share to be samples of one thing."""
+
+UNVERSIONED = 1
+"""Version of the telemetry's declaration in shards that do not name it."""
 
 
 def split_path(root: str | os.PathLike, dataset: str, split: str) -> Path:
@@ -45,6 +48,8 @@ def read_index(path: Path) -> list[ShardInfo]:
             raise UserError(
                 f"{index} line {number}: schema version {version}; this code reads {SCHEMA_VERSION}"
             )
+        if isinstance(row.get("attributes"), dict):
+            row["attributes"].setdefault("telemetry_version", UNVERSIONED)
         try:
             info = schemas.build(ShardInfo, row)
         except UserError as error:

@@ -24,29 +24,16 @@ from numpy.typing import NDArray
 
 from common.errors import UserError
 from common.keys import unknown_choice
+from common.telemetry import ACTION, OBSERVATION, TELEMETRY
+from common.telemetry import VERSION as TELEMETRY_VERSION
 
 SCHEMA_VERSION = 1
 
-OBSERVATION_SHAPE = (96, 96, 3)
-ACTION_SIZE = 3
+OBSERVATION_SHAPE = OBSERVATION.shape
+ACTION_SIZE = len(ACTION)
 
 DIRECTIONS = ("ccw", "cw")
 """Driving directions; an episode holds the index."""
-
-TELEMETRY: dict[str, str] = {
-    "speed": "units/s",
-    "progress": "laps",
-    "progress_delta": "units",
-    "steer": "rad",
-    "yaw_rate": "rad/s",
-    "corner_angle": "rad",
-    "off_track": "share of wheels",
-    "lateral_offset": "units",
-    "x": "units",
-    "y": "units",
-    "heading": "rad",
-}
-"""Name and unit of every telemetry value that a data set may have."""
 
 MAX_SCENARIO = 64
 """Characters in the name of a scenario."""
@@ -72,7 +59,7 @@ class Column:
 
 
 _COLUMNS = {
-    "observation": Column(OBSERVATION_SHAPE, np.dtype(np.uint8)),
+    "observation": Column(OBSERVATION_SHAPE, np.dtype(OBSERVATION.dtype)),
     "action": Column((ACTION_SIZE,), np.dtype(np.float32)),
     "reward": Column((), np.dtype(np.float32)),
     "terminated": Column((), np.dtype(np.bool_)),
@@ -83,7 +70,10 @@ _COLUMNS = {
 
 def columns(telemetry: Iterable[str] = TELEMETRY) -> dict[str, Column]:
     """Every flat array of a data set with these telemetry names, by the name in its files."""
-    values = {f"telemetry/{name}": Column((), np.dtype(np.float32)) for name in telemetry}
+    values = {
+        f"telemetry/{name}": Column(TELEMETRY[name].shape, np.dtype(TELEMETRY[name].dtype))
+        for name in telemetry
+    }
     return _COLUMNS | values
 
 
@@ -97,7 +87,7 @@ class Episode:
         reward: (T,) float32; the first row is 0.
         terminated, truncated: (T,) bool; only the last row may be True. An episode that was cut
             by the recorder, not by its environment, has neither.
-        telemetry: name -> (T,) float32, names among `TELEMETRY`.
+        telemetry: name -> (T,) float32, names among `common.telemetry.TELEMETRY`.
         track_seed: what the track was made from; of any other environment, its seed.
         direction: index into `DIRECTIONS`.
         scenario: who drove and what for, such as "ppo" or "sustained_turn".
@@ -171,12 +161,14 @@ class Attributes:
     """Where the rows of a shard come from.
 
     Attributes:
-        environment, reward: configurations, as plain data.
+        environment, reward, endings: configurations, as plain data.
         camera: pixels per unit across and along, the car's column and row, zoom.
         action_repeat: engine ticks per row.
         policy: content hash of the checkpoint, or the driver's name.
         code: content hash of the source.
-        telemetry: names present, among `TELEMETRY`; episodes with fewer or more are refused.
+        telemetry: names present, among `common.telemetry.TELEMETRY`; episodes with fewer or more
+            are refused.
+        telemetry_version: of the declaration that they were recorded by.
     """
 
     environment: dict[str, Any]
@@ -186,10 +178,17 @@ class Attributes:
     policy: str
     code: str
     telemetry: tuple[str, ...] = field(default=tuple(TELEMETRY))
+    telemetry_version: int = TELEMETRY_VERSION
+    endings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.action_repeat < 1:
             raise ValueError(f"action_repeat is at least 1, not {self.action_repeat}")
+        if not 1 <= self.telemetry_version <= TELEMETRY_VERSION:
+            raise ValueError(
+                f"telemetry_version is {self.telemetry_version}; this code reads 1 to "
+                f"{TELEMETRY_VERSION}"
+            )
         if not set(self.telemetry) <= set(TELEMETRY):
             unknown = sorted(set(self.telemetry) - set(TELEMETRY))
             raise ValueError(f"telemetry: unknown names {', '.join(unknown)}")

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from common import telemetry
 from common.schema import config_class
 
-REGRESSED = ("speed", "progress_delta", "steer", "yaw_rate", "corner_angle", "lateral_offset")
-"""Telemetry that heads may regress; units as in `replay.schema.TELEMETRY`."""
-MOTION = ("move_left", "move_ahead", "turn")
-"""How the car came to a row, in its axes before the step: units, units, rad."""
+REGRESSED = tuple(name for name, field in telemetry.TELEMETRY.items() if field.learnable)
+"""Telemetry that heads may regress."""
+MOTION = tuple(telemetry.MOTION)
+"""How the car came to a row, in its axes before the step."""
 
 Units = Annotated[int, Field(ge=1, le=16384)]
 WindowSize = Annotated[int, Field(ge=1, le=4096)]

@@ -157,7 +157,7 @@ class StableBaselines:
 
 def speed(settings: Settings, run: Run) -> "Results":
     """Steps/s of both on the same work, in turns; metrics and details."""
-    from envs.racing.config import EnvConfig, RewardConfig
+    from envs.racing import EnvConfig, RewardConfig
     from experiments.training import bench
     from ppo.config import PolicyConfig, PPOConfig, PPOTrainConfig
 

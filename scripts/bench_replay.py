@@ -72,11 +72,13 @@ class Settings:
 
 def drive(num_episodes: int, rows: int = 1000) -> list[Episode]:
     """Episodes of the scripted driver."""
-    from envs.racing import EnvConfig, RacingVectorEnv
+    from common.telemetry import TELEMETRY
+    from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv
     from envs.racing.drivers.controller import CentrelineDriver
-    from replay.schema import TELEMETRY
 
-    env = RacingVectorEnv(num_episodes, EnvConfig(end_at_finish=False, max_ticks=rows), seed=1)
+    env = RacingVectorEnv(
+        num_episodes, EnvConfig(max_ticks=rows), seed=1, endings=EndingConfig(finish=False)
+    )
     driver = CentrelineDriver()
     frames = np.empty((num_episodes, rows, *env.single_observation_space.shape), np.uint8)
     action = np.zeros((num_episodes, rows, 3), np.float32)

@@ -14,6 +14,7 @@ from common.errors import UserError
 from common.files import atomic_write_bytes
 from common.keyboard import Controls, open_window
 from common.runs import Run, timestamped
+from common.telemetry import TELEMETRY
 
 if TYPE_CHECKING:
     from envs.racing.show.stage import EngineWorld
@@ -61,9 +62,7 @@ class Episode:
     """What was driven on one track."""
 
     def __init__(self, world: "EngineWorld") -> None:
-        from envs.racing.engine import TELEMETRY
-
-        self._names = TELEMETRY
+        self._names = tuple(TELEMETRY)
         self.seed = world.track.seed
         self.actions: list[np.ndarray] = []
         self._rewards: list[float] = []

@@ -7,10 +7,12 @@ package registers `racing/CarRacing-v0` and `racing/Race-v0` with Gymnasium.
 
 import gymnasium
 
-from envs.racing.config import EnvConfig, ObservationSpec, RewardConfig
+from envs.racing.config import EnvConfig, ObservationSpec
+from envs.racing.score.endings import EndingConfig
+from envs.racing.score.terms import RewardConfig
 from envs.racing.vector_env import RacingVectorEnv
 
-__all__ = ["EnvConfig", "ObservationSpec", "RacingVectorEnv", "RewardConfig"]
+__all__ = ["EndingConfig", "EnvConfig", "ObservationSpec", "RacingVectorEnv", "RewardConfig"]
 
 for _id, _preset in (("racing/CarRacing-v0", "carracing"), ("racing/Race-v0", "race")):
     if _id not in gymnasium.registry:

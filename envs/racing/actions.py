@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-ACTION_LOW = np.array([-1.0, 0.0, 0.0], np.float32)
-ACTION_HIGH = np.array([1.0, 1.0, 1.0], np.float32)
-ACTION_NAMES = ("steer", "gas", "brake")
+from common.telemetry import ACTION
+
+ACTION_NAMES = tuple(ACTION)
+ACTION_LOW = np.array([field.low for field in ACTION.values()], np.float32)
+ACTION_HIGH = np.array([field.high for field in ACTION.values()], np.float32)
 ACTION_SLACK = 1e-4
 """Rounding by which an action may lie outside its bounds without being refused; it is clipped."""
 

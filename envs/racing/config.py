@@ -61,9 +61,6 @@ class EnvConfig:
         indicators: draw the bottom bars (speed, wheels, steering, gyro).
         max_ticks: ticks until truncation.
         laps: laps until the finish of a race (preset race only).
-        end_at_finish: end the episode at the finish. Training may drive on until max_ticks instead:
-            nothing in the picture tells the finish, so the end of all reward there is noise to the
-            value function and, as good driving is worth more than nothing, a penalty for finishing.
         random_start: share of the episodes that start in motion anywhere on the lap, as
             `schedule.Start` says; the others start on the grid. For training only: a driver that
             always starts on the grid never learns to turn a spun car round.
@@ -87,7 +84,6 @@ class EnvConfig:
     indicators: bool = True
     max_ticks: int = 1000
     laps: int = 1
-    end_at_finish: bool = True
     random_start: float = 0.0
     num_agents: int = 1
     road_friction: float = 1.0
@@ -138,7 +134,7 @@ class EnvConfig:
             free = {"preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty"}
             free |= {"action_repeat", "frame_stack", "grey", "size"}
             if self.preset == "carracing":
-                free |= {"indicators", "end_at_finish", "random_start"}
+                free |= {"indicators", "random_start"}
             for field in fields(self):
                 value = getattr(self, field.name)
                 _require(
@@ -152,81 +148,3 @@ class EnvConfig:
     def observation(self) -> ObservationSpec:
         """The part of this configuration that a policy depends on."""
         return ObservationSpec(self.size, self.grey, self.frame_stack, self.action_repeat)
-
-
-@dataclass
-class RewardConfig:
-    """Coefficients of the named reward terms; a term is coefficient x quantity, so penalties are
-    negative numbers. Quantities are per engine tick.
-
-    Attributes:
-        tile: per lap's worth of tiles first touched (CarRacing pays 1000).
-        missed_tile: per tile of the first lap that the car drives past without touching it: with
-            one of them missing CarRacing-v3 does not end the lap, and the clock runs on.
-        progress: per lap of credited arc length (see `progress.py`).
-        finish: once, when the last lap is complete.
-        time: every tick.
-        off_track: every tick with all four wheels off the road.
-        wheels_off: share of the wheels off the road, in every tick.
-        off_track_limit: consecutive such ticks after which the episode ends; 0 never ends it.
-        off_track_end: once, when it ends so.
-        corner_entry: (speed - corner_target_speed) / corner_target_speed, where positive, while
-            |corner_angle| > corner_threshold (rad).
-        apex_decel: speed lost in this tick, up to apex_decel_cap units/s, in the same situation.
-        steer_smoothness: |change of the steering command|, up to steer_smoothness_cap.
-        steer_magnitude: |steering command|.
-        yaw_rate: |yaw rate| in rad/s.
-        brake: brake command.
-        idle: ticks slower than idle_speed.
-        stuck: once, ending the episode, after stuck_limit ticks in a row slower than stuck_speed;
-            stuck_limit 0 never.
-        no_progress: once, ending the episode, after no_progress_limit ticks without a new best
-            progress; 0 never.
-        playfield: the whole reward of the tick in which the car leaves the playfield, which ends
-            the episode.
-    """
-
-    tile: float = 0.0
-    missed_tile: float = 0.0
-    progress: float = 1000.0
-    finish: float = 0.0
-    time: float = -0.1
-    off_track: float = 0.0
-    wheels_off: float = 0.0
-    off_track_limit: int = 0
-    off_track_end: float = 0.0
-    corner_entry: float = 0.0
-    corner_threshold: float = 0.35
-    corner_target_speed: float = 45.0
-    apex_decel: float = 0.0
-    apex_decel_cap: float = 2.0
-    steer_smoothness: float = 0.0
-    steer_smoothness_cap: float = 0.5
-    steer_magnitude: float = 0.0
-    yaw_rate: float = 0.0
-    brake: float = 0.0
-    idle: float = 0.0
-    idle_speed: float = 1.0
-    stuck: float = 0.0
-    stuck_speed: float = 0.8
-    stuck_limit: int = 0
-    no_progress: float = 0.0
-    no_progress_limit: int = 0
-    playfield: float = -100.0
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            _require(
-                isinstance(value, (int, float)) and abs(value) <= 1e6,
-                f"{field.name} is a number within +-10^6, not {value!r}",
-            )
-        for name in ("off_track_limit", "stuck_limit", "no_progress_limit"):
-            limit = getattr(self, name)
-            _require(isinstance(limit, int) and limit >= 0, f"{name} is 0 (never) or so many ticks")
-        _require(self.corner_target_speed > 0, "corner_target_speed is positive")
-
-    @classmethod
-    def native(cls) -> RewardConfig:
-        """CarRacing-v3's own reward: 1000/N a tile, -0.1 a tick, -100 for leaving."""
-        return cls(tile=1000.0, progress=0.0, time=-0.1, playfield=-100.0)

@@ -27,6 +27,7 @@ from common.seeding import refuse_sealed, whole_seed
 from common.statistics import bounded_interval, proportion_interval
 from envs.racing.config import EnvConfig, ObservationSpec
 from envs.racing.reference.pool import ReferencePool
+from envs.racing.score.endings import EndingConfig
 from envs.racing.score.metrics import episode_statistics
 from envs.racing.vector_env import RacingVectorEnv
 
@@ -204,7 +205,7 @@ def _drive(
         split=None,
         track_seeds=seeds,
         autoreset=False,
-        end_at_playfield=env == "carracing",
+        endings=EndingConfig(playfield=env == "carracing"),
     )
     observation, info = world.reset()
     action = np.zeros((len(seeds), 3), np.float32)

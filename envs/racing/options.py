@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from common.errors import UserError
-from common.schema import unknown_choice
-from envs.racing.config import EnvConfig, RewardConfig
+from common.keys import unknown_choice
+from envs.racing.config import EnvConfig
+from envs.racing.score.endings import EndingConfig
+from envs.racing.score.terms import RewardConfig
+
+T = TypeVar("T")
 
 
 def read_config(config: EnvConfig | None, options: Mapping[str, Any], where: str) -> EnvConfig:
@@ -50,17 +54,30 @@ def read_reward(
     Raises:
         UserError: an unknown field, or a value that does not fit.
     """
-    if reward is None:
-        return RewardConfig.native() if config.preset == "carracing" else RewardConfig()
-    if isinstance(reward, RewardConfig):
-        return reward
-    if not isinstance(reward, Mapping):
-        raise UserError(f"{where}: reward is a RewardConfig or a mapping, not {reward!r}")
-    _check_names(reward, RewardConfig, "reward term", where)
+    if reward is None and config.preset == "carracing":
+        return RewardConfig.native()
+    return _read(reward, RewardConfig, "reward", where)
+
+
+def read_endings(endings: EndingConfig | Mapping[str, Any] | None, where: str) -> EndingConfig:
+    """What ends an episode, from its configuration or from a mapping of its fields.
+
+    Raises:
+        UserError: an unknown field, or a value that does not fit.
+    """
+    return _read(endings, EndingConfig, "endings", where)
+
+
+def _read(value: T | Mapping[str, Any] | None, schema: type[T], name: str, where: str) -> T:
+    if isinstance(value, schema):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise UserError(f"{where}: {name}: a {schema.__name__} or a mapping, not {value!r}")
+    _check_names(value or {}, schema, f"field of {name}", where)
     try:
-        return RewardConfig(**reward)
+        return schema(**(value or {}))
     except (TypeError, ValueError) as error:
-        raise UserError(f"{where}: reward: {error}") from None
+        raise UserError(f"{where}: {name}: {error}") from None
 
 
 def _check_names(given: Mapping[str, Any], schema: type, kind: str, where: str) -> None:

@@ -26,7 +26,7 @@ def large_view(engine: Engine, world: int, agent: int) -> np.ndarray:
         engine.cars[world],
         engine.wheels[world],
         agent=agent,
-        painted=engine.painted(world, agent),
+        painted=engine.contacted(world, agent),
     )
 
 

@@ -35,7 +35,7 @@ class RacingEnv(gymnasium.Env):
     Args:
         render_mode: "rgb_array" for a large antialiased view, "state_pixels" for the newest frame
             that the policy sees.
-        **options: `config`, `reward`, `seed`, `split`, `track_seeds`, `end_at_playfield` and the
+        **options: `config`, `reward`, `seed`, `split`, `track_seeds`, `endings` and the
             fields of `EnvConfig`, such as `preset="race"` or "carracing"; see `RacingVectorEnv`.
 
     Raises:

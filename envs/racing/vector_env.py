@@ -12,13 +12,16 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from common.errors import UserError
+from common.telemetry import TELEMETRY
 from envs.racing.actions import ACTION_HIGH, ACTION_LOW, check_actions
-from envs.racing.config import EnvConfig, RewardConfig
-from envs.racing.engine import TELEMETRY, Engine
-from envs.racing.options import read_config, read_reward
+from envs.racing.config import EnvConfig
+from envs.racing.engine import Engine
+from envs.racing.options import read_config, read_endings, read_reward
+from envs.racing.pixels.painted import PaintedTrack
 from envs.racing.rendering import RENDER_MODES, check_render_mode, large_view, newest_frame
+from envs.racing.score.endings import EndingConfig
 from envs.racing.score.metrics import episode_statistics
-from envs.racing.score.rewards import TERMS
+from envs.racing.score.terms import TERMS, RewardConfig
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.schedule import TrackSchedule
 from envs.racing.snapshots import check_snapshot, describe
@@ -57,7 +60,8 @@ class RacingVectorEnv(VectorEnv):
             draws from "train" and allows every seed to be named.
         track_seeds: drive these tracks in order in place of drawn ones.
         autoreset: False leaves ended worlds as they are until `reset(options={"reset_mask": ...})`.
-        end_at_playfield: end an episode that leaves the playfield, as CarRacing does.
+        endings: what ends an episode, as an `EndingConfig` or a mapping of its fields; the default
+            ends it as CarRacing does.
         render_mode: one of `rendering.RENDER_MODES`, for `render()`.
         **options: fields of `EnvConfig` that override `config`, and `max_episode_steps`.
 
@@ -75,7 +79,7 @@ class RacingVectorEnv(VectorEnv):
         split: str | None = None,
         track_seeds: Sequence[int] | None = None,
         autoreset: bool = True,
-        end_at_playfield: bool = True,
+        endings: EndingConfig | Mapping[str, Any] | None = None,
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
@@ -83,6 +87,7 @@ class RacingVectorEnv(VectorEnv):
         config = read_config(config, options, name)
         self._name = f"{name}(preset={config.preset})"
         reward = read_reward(reward, config, self._name)
+        endings = read_endings(endings, self._name)
         check_render_mode(render_mode, self._name)
         agents = config.num_agents
         whole = isinstance(num_envs, (int, np.integer)) and not isinstance(num_envs, bool)
@@ -107,9 +112,9 @@ class RacingVectorEnv(VectorEnv):
 
         self._autoreset = autoreset
         self._schedule = TrackSchedule(
-            config, self.num_worlds, seed, split, track_seeds, self._name
+            config, self.num_worlds, seed, split, track_seeds, self._name, PaintedTrack
         )
-        self.engine = Engine(self.num_worlds, config, reward, end_at_playfield=end_at_playfield)
+        self.engine = Engine(self.num_worlds, config, reward, endings)
         self._started = False
         self._frames = np.zeros((num_envs, *config.observation.shape), np.uint8)
         self._previous = self._frames

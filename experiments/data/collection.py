@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.files import read_json, sha256_file, write_json
 from common.runs import ROOT, code_state
 from common.seeding import SPLITS, derive
-from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
+from envs.racing import EndingConfig, EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
 from envs.racing.drivers import ActionNoise, make_scenario
 from envs.racing.evaluate import Policy
 from envs.racing.pixels.camera import ZOOM, make_camera
@@ -33,8 +33,7 @@ WORLDS = 16
 SHORTEST = 2
 """Rows of an episode: a step has two."""
 
-# The finish is not marked in the picture, so an end there could not be learnt from it.
-WORLD = EnvConfig(preset="race", end_at_finish=False, track_pool=0)
+WORLD = EnvConfig(preset="race", track_pool=0)
 
 
 class PolicyDriver:
@@ -108,8 +107,10 @@ class Collector:
         self._root, self._factor, self._seed, self._report = root, factor, seed, report
         self._trained, self._early = (policy, policy_hash), early
         self._code = code_state()["sha256"]
-        reward = OmegaConf.load(ROOT / "conf" / "reward" / "progress.yaml")
-        self._reward = schema.build(RewardConfig, OmegaConf.to_container(reward))
+        settings = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/reward/progress.yaml"))
+        self._reward = schema.build(RewardConfig, settings["reward"])
+        # The finish is not marked in the picture, so an end there could not be learnt from it.
+        self._endings = schema.build(EndingConfig, settings["endings"] | {"finish": False})
 
     def fill(self, name: str) -> None:
         """Collect, join and choose whatever the data set `name` lacks, its parts first.
@@ -190,6 +191,7 @@ class Collector:
             seed=seed,
             split=TRACKS[split],
             track_seeds=_fresh_first(episodes, seed) if split == "probe" else None,
+            endings=self._endings,
         )
         try:
             with ShardWriter(self._root, name, split, self._attributes(policy, plan)) as writer:
@@ -224,6 +226,7 @@ class Collector:
         return Attributes(
             environment=asdict(replace(WORLD, direction="both", tracks=plan.tracks)),
             reward=asdict(self._reward),
+            endings=asdict(self._endings),
             camera=describe_camera(WORLD.size),
             action_repeat=WORLD.action_repeat,
             policy=policy,

@@ -33,7 +33,7 @@ def test_the_yaml_of_ppo_spells_out_every_default():
 def test_the_main_file_spells_out_every_default():
     written = OmegaConf.to_container(OmegaConf.load(CONF_DIR / "train_ppo.yaml"))
     del written["defaults"]
-    groups = {"env", "reward", "ppo", "logger"}
+    groups = {"env", "reward", "endings", "ppo", "logger"}
     assert written.keys() == asdict(PPOTrainConfig()).keys() - groups
     assert schema.build(PPOTrainConfig, written) == PPOTrainConfig()
 

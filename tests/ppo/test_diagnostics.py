@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from common.runs import Run
-from envs.racing import RacingVectorEnv
+from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv, RewardConfig
 from envs.racing import evaluate as evaluator
-from envs.racing.config import EnvConfig, RewardConfig
 from envs.racing.drivers.controller import CentrelineDriver
 from ppo.config import PPOConfig, PPOTrainConfig
 from ppo.diagnostics import (
@@ -31,7 +30,8 @@ NAMES = [
     "entropy_collapse", "non_finite",
 ]  # fmt: skip
 ENV = EnvConfig(size=64, grey=True, action_repeat=4, max_ticks=400, track_pool=8)
-ROAD = RewardConfig(off_track=-2.0, no_progress=-10.0, no_progress_limit=200)
+ROAD = RewardConfig(off_track=-2.0, no_progress=-10.0)
+ROAD_ENDINGS = EndingConfig(no_progress_limit=200)
 PPO = PPOConfig(
     num_envs=4, num_steps=104, epochs=1, minibatches=2, learning_rate=1e-6, network=NETWORK
 )  # fmt: skip
@@ -75,9 +75,10 @@ class Scripted:
 
 def trainer(root, *, env=ENV, reward=ROAD, ppo=PPO, world=Watched, **network):
     ppo = replace(ppo, network=replace(ppo.network, **network))
-    config = PPOTrainConfig(env=env, reward=reward, ppo=ppo)
+    endings = ROAD_ENDINGS if reward is ROAD else EndingConfig()
+    config = PPOTrainConfig(env=env, reward=reward, endings=endings, ppo=ppo)
     run = Run.create(root, "run", {}, seeds={})
-    return Trainer(config, run, cpu(), world(ppo.num_envs, env, reward, seed=5))
+    return Trainer(config, run, cpu(), world(ppo.num_envs, env, reward, seed=5, endings=endings))
 
 
 def scripted(trainer, driver):

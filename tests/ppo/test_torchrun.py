@@ -23,7 +23,7 @@ SETTINGS = (
     "evaluation.every=512", "evaluation.validation_tracks=1", "evaluation.test_seeds=3",
     "evaluation.background=false",
     "env.track_pool=4", "env.size=64", "env.num_agents=2", "env.width_scale=0.5",
-    "env.max_ticks=200", "reward.off_track_limit=1",
+    "env.max_ticks=200", "endings.off_track_limit=1",
     "ppo.num_envs=8", "ppo.num_steps=16", "ppo.epochs=1", "ppo.minibatches=2",
     "ppo.micro_batch=1", "ppo.network.channels=[4,8,8]", "ppo.network.hidden=[16]",
     "ppo.network.initial_action=[0.5,0.9,0.05]",

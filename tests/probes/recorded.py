@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.racing import EnvConfig, RacingVectorEnv
+from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv
 from envs.racing.drivers import make_scenario
 from experiments.data.collection import describe_camera
 from replay import Attributes, ShardWriter
@@ -26,8 +26,8 @@ def record(root: Path, dataset: str, split: str, frames: int = 1600) -> None:
     """Drive sustained turns on eight tracks into `<root>/<dataset>/<split>`."""
     tracks = {"train": 10_000, "val": 1_000, "probe": 100}[split]
     env = RacingVectorEnv(
-        8, EnvConfig(end_at_finish=False, direction="both"), seed=0, split=None,
-        track_seeds=list(range(tracks, tracks + 8)),
+        8, EnvConfig(direction="both"), seed=0, split=None,
+        track_seeds=list(range(tracks, tracks + 8)), endings=EndingConfig(finish=False),
     )  # fmt: skip
     scripted = make_scenario("sustained_turn", 8, seed=0, noise=0.1, pace=1.0)
     with ShardWriter(root, dataset, split, attributes()) as writer:

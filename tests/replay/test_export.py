@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from common.telemetry import TELEMETRY
 from replay import Attributes, Episode
 from replay.export import export_minari, import_minari
-from replay.schema import TELEMETRY
 
 minari = pytest.importorskip("minari")
 

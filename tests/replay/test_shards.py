@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from common.telemetry import TELEMETRY
 from replay import DataSet, ShardWriter
-from replay.schema import TELEMETRY, columns
+from replay.schema import columns
 from tests.replay.counters import (
     ATTRIBUTES,
     attributes,

@@ -9,8 +9,8 @@ import av
 import numpy as np
 import pytest
 
+from common.telemetry import TELEMETRY
 from envs.racing import EnvConfig, RacingVectorEnv
-from envs.racing.engine import TELEMETRY
 
 pygame = pytest.importorskip("pygame")
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "play.py"

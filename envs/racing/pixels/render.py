@@ -155,13 +155,13 @@ def _span(start, delta, limit, low, high):
 
 
 @kernel
-def _ground(track, lut, camera, zoom, x, y, angle, frame, line):
+def _ground(picture, lut, camera, zoom, x, y, angle, frame, line):
     """Sample the ground into a frame; line: (size,) uint32 scratch for texel addresses."""
     ratio = ZOOM / zoom
     level = 0
     while level + 1 < LEVELS and ratio * 96.0 / camera.size >= 1.5 * 2**level:
         level += 1
-    table = track.levels[level]
+    table = picture.levels[level]
     offset, height, width = int32(table[0]), int64(table[1]), int64(table[2])
     scale = table[5]
     across, along = camera.across * ratio, camera.along * ratio
@@ -214,15 +214,15 @@ def _ground(track, lut, camera, zoom, x, y, angle, frame, line):
         if camera.channels == 3:
             at = frame.ctypes.data + r * size * 3
             for c in range(size - 1):
-                _store_word(at + 3 * c, lut[track.texture[line[c]]])
-            last = lut[track.texture[line[size - 1]]]
+                _store_word(at + 3 * c, lut[picture.texture[line[c]]])
+            last = lut[picture.texture[line[size - 1]]]
             tail = r * size * 3 + 3 * size - 3
             frame[tail] = last & uint32(255)
             frame[tail + 1] = (last >> uint32(8)) & uint32(255)
             frame[tail + 2] = (last >> uint32(16)) & uint32(255)
         else:
             for c in range(size):
-                frame[r * size + c] = lut[track.texture[line[c]]]
+                frame[r * size + c] = lut[picture.texture[line[c]]]
 
 
 @kernel
@@ -267,11 +267,12 @@ def _indicators(frame, camera, look, car, wheels):
 
 
 @kernel
-def draw(world_cars, world_wheels, agent, track, lut, look, camera, rivals, frame, line):
+def draw(world_cars, world_wheels, agent, picture, lut, look, camera, rivals, frame, line):
     """Draw what one agent sees.
 
     Args:
-        world_cars: (agents,) CAR; world_wheels: (agents, 4) WHEEL.
+        world_cars: (agents,) car records; world_wheels: (agents, 4) WHEEL.
+        picture: `Picture` of the world's track.
         lut: (TILE_CODE + MAX_TILES,) uint32, the agent's colours.
         rivals: (agents, channels) float64 hull colours of other cars.
         frame: (size * size * channels,) uint8, written.
@@ -280,7 +281,7 @@ def draw(world_cars, world_wheels, agent, track, lut, look, camera, rivals, fram
     car = world_cars[agent]
     x, y = origin_x(car), origin_y(car)
     zoom = zoom_at(camera, car.tick)
-    _ground(track, lut, camera, zoom, x, y, car.angle, frame, line)
+    _ground(picture, lut, camera, zoom, x, y, car.angle, frame, line)
     sin, cos = math.sin(car.angle), math.cos(car.angle)
     for other in range(len(world_cars)):
         if other != agent:

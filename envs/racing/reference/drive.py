@@ -8,10 +8,11 @@ import numpy as np
 
 from common.errors import UserError
 from envs.racing.actions import ACTION_HIGH, ACTION_LOW
+from envs.racing.score.car import CAR
 from envs.racing.score.metrics import episode_statistics
-from envs.racing.sim.dynamics import CAR, COM_Y
+from envs.racing.sim.dynamics import COM_Y
+from envs.racing.sim.handles import KernelTrack, open_track
 from envs.racing.sim.kernel import kernel
-from envs.racing.sim.pool import PaintedTrack, open_track
 from envs.racing.sim.progress import foot, update
 from envs.racing.sim.track import build_track, carracing_points
 
@@ -108,9 +109,9 @@ class ReferenceDrive:
 
     def reset(self, seed: int) -> None:
         """Start another episode in the same environment: a new one each time would leave 0.1 MB."""
-        self._painted = PaintedTrack(build_track(carracing_points(seed), seed=seed))
-        self._handle = self._painted.handle.reshape(1)
-        self.track = self._painted.track
+        self._kernel_track = KernelTrack(build_track(carracing_points(seed), seed=seed))
+        self._handle = self._kernel_track.handle.reshape(1)
+        self.track = self._kernel_track.track
         self.env.reset(seed=seed)
         self._frame: np.ndarray | None = None
         self.car[:] = np.zeros(1, CAR)

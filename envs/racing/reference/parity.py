@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from envs.racing.config import EnvConfig, RewardConfig
+from envs.racing.config import EnvConfig
 from envs.racing.engine import Engine
+from envs.racing.pixels.painted import PaintedTrack
+from envs.racing.score.terms import RewardConfig
 from envs.racing.sim.dynamics import COM_Y, DT
-from envs.racing.sim.pool import PaintedTrack
 from envs.racing.sim.track import Track, build_track, carracing_points
 from envs.racing.vector_env import RacingVectorEnv
 
@@ -75,7 +76,7 @@ def violent(rng: np.random.Generator, steps: int) -> np.ndarray:
 def _engine(track: Track, *, road: float = 1.0, grass: float = 0.6) -> Engine:
     config = EnvConfig(preset="carracing")
     engine = Engine(1, config, RewardConfig.native())
-    engine._grips[:] = road, grass
+    engine.grips[:] = road, grass
     engine.reset([0], [PaintedTrack(track)])
     return engine
 
@@ -200,10 +201,11 @@ def copy_state(env, engine: Engine) -> None:
     for k, wheel in enumerate(env.car.wheels):
         wheels[k]["omega"] = wheel.omega
         wheels[k]["phase"] = wheel.phase
-    first = len(engine.look.codes)
+    painter = engine.painter
+    first = len(painter.look.codes)
     for i, tile in enumerate(env.road):
         if (tile.color == 102).all():
-            engine._luts[0, 0, first + i] = engine.look.road_value
+            painter.luts[0, 0, first + i] = painter.look.road_value
 
 
 def pixel_difference(

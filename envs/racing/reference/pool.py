@@ -21,7 +21,7 @@ from common.errors import UserError
 from envs.racing.config import ObservationSpec
 from envs.racing.pixels.frames import FrameAdapter
 from envs.racing.reference.drive import REWARD_TERMS, ReferenceDrive, make_reference
-from envs.racing.sim.dynamics import CAR
+from envs.racing.score.car import CAR
 
 SEED_DIGITS = 128
 COMMAND = np.dtype([("world", "i8"), ("seed", f"S{SEED_DIGITS}"), ("action", "f8", 3)])

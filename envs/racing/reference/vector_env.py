@@ -12,10 +12,12 @@ from gymnasium.vector.utils import batch_space
 
 from common.errors import UserError
 from envs.racing.actions import ACTION_HIGH, ACTION_LOW, check_actions
-from envs.racing.config import EnvConfig, RewardConfig
+from envs.racing.config import EnvConfig
 from envs.racing.reference.drive import REWARD_TERMS
 from envs.racing.reference.pool import OUTCOME, ReferencePool
+from envs.racing.score.endings import EndingConfig
 from envs.racing.score.metrics import episode_statistics
+from envs.racing.score.terms import RewardConfig
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.schedule import TrackSchedule
 
@@ -38,7 +40,7 @@ class ReferenceVectorEnv(VectorEnv):
         num_envs: number of cars, each alone in its world.
         config: of preset gymnasium_carracing; `threads` is the number of worker processes, 1
             steps the cars in this one. Results do not depend on it.
-        reward: refused unless it is CarRacing-v3's own.
+        reward, endings: refused unless they are CarRacing-v3's own.
         seed, split, track_seeds: see `RacingVectorEnv`.
 
     Raises:
@@ -51,6 +53,7 @@ class ReferenceVectorEnv(VectorEnv):
         config: EnvConfig | None = None,
         reward: RewardConfig | None = None,
         *,
+        endings: EndingConfig | None = None,
         seed: int | None = None,
         split: str | None = None,
         track_seeds: Sequence[int] | None = None,
@@ -61,6 +64,8 @@ class ReferenceVectorEnv(VectorEnv):
             raise UserError(f"{self._name}: preset={config.preset} is for RacingVectorEnv")
         if reward not in (None, RewardConfig.native()):
             raise UserError(f"{self._name}: the real CarRacing-v3 has its own reward only")
+        if endings not in (None, EndingConfig()):
+            raise UserError(f"{self._name}: the real CarRacing-v3 has its own endings only")
         if num_envs < 1:
             raise UserError(f"{self._name}: num_envs is at least 1, not {num_envs}")
         self.config, self.num_envs = config, num_envs

@@ -14,6 +14,7 @@ from envs.racing.config import EnvConfig, ObservationSpec
 from envs.racing.pixels.frames import FrameAdapter, FrameStack
 from envs.racing.pixels.view import MAP_BACKGROUND_RGB, render_view
 from envs.racing.reference.drive import ReferenceDrive
+from envs.racing.score.endings import EndingConfig
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.track import Track
 from envs.racing.vector_env import RacingVectorEnv
@@ -94,7 +95,7 @@ class EngineWorld:
             split=None,
             track_seeds=[track_seed],
             autoreset=False,
-            end_at_playfield=config.preset == "carracing",  # as the evaluator has it
+            endings=EndingConfig(playfield=config.preset == "carracing"),  # as the evaluator has it
         )
         self._stack = FrameStack(spec)
         self.restart(track_seed)
@@ -147,7 +148,7 @@ class EngineWorld:
     def view(self, width: int, height: int) -> np.ndarray:
         """(height, width, 3) uint8 RGB, the large picture."""
         engine = self._env.engine
-        painted = engine.painted(0, 0)
+        painted = engine.contacted(0, 0)
         return render_view(
             self.track, self.cars, engine.wheels[0], width=width, height=height, painted=painted
         )

@@ -16,7 +16,6 @@ import math
 import numpy as np
 
 from envs.racing.sim.kernel import kernel
-from envs.racing.sim.track import GRID_CELL, GRID_HALF
 
 DT = 1.0 / 50.0
 SIZE = 0.02
@@ -33,8 +32,6 @@ STEER_GAIN = 50.0
 STEER_LIMIT = 0.4
 MAX_SPEED = 100.0
 """Box2D moves no body by more than two units in a tick."""
-TOUCH = 0.02
-"""Gap below which Box2D reports two polygons as touching: twice its polygon radius."""
 
 WHEEL_XY = np.array([(-55, 80), (55, 80), (-55, -82), (55, -82)], np.float64) * SIZE
 HULL = tuple(
@@ -55,9 +52,6 @@ HULL = tuple(
         [(-50, -120), (50, -120), (50, -90), (-50, -90)],
     )
 )
-HULL_BOXES = np.array([(0, 120, 60, 10), (0, -105, 50, 15), (0, 15, 20, 105)], np.float64) * SIZE
-"""Boxes (x, y, half width, half length) that stand for the hull where it repaints tiles."""
-HULL_REACH = math.hypot(60, 130) * SIZE
 
 
 def _polygon_mass(polygon: np.ndarray, density: float) -> tuple[float, np.ndarray, float]:
@@ -99,48 +93,33 @@ HULL_SHARE = 1.0 - 4 * _wheel_mass() / MASS
 WHEELS_Y = float(WHEEL_XY[:, 1].mean())
 HULL_COM_Y = (COM_Y - (1.0 - HULL_SHARE) * WHEELS_Y) / HULL_SHARE
 
-CAR = np.dtype(
-    [
-        ("com_x", "f8"),  # centre of mass; the hull's origin lies -COM_Y ahead of it
-        ("com_y", "f8"),
-        ("angle", "f8"),  # the car faces (-sin angle, cos angle)
-        ("vx", "f8"),
-        ("vy", "f8"),
-        ("yaw_rate", "f8"),
-        ("steer", "f8"),  # front-wheel angle, positive to the left
-        ("steer_rate", "f8"),
-        ("rear_twist", "f8"),  # rear-wheel angle, which only a reset makes different from 0
-        ("gas", "f8"),  # of the rear wheels: the pedal, rate limited
-        ("s", "f8"),  # foot on the centreline, 0 <= s < length
-        ("lateral", "f8"),
-        ("curvature", "f8"),
-        ("arc", "f8"),  # credited arc length since the start
-        ("best_arc", "f8"),
-        ("arc_delta", "f8"),  # credited in this step (all ticks of an action repeat)
-        ("steer_command", "f8"),
-        ("speed", "f8"),
-        ("episode_return", "f8"),
-        ("native_return", "f8"),
-        ("speed_sum", "f8"),
-        ("steer_sum", "f8"),
-        ("steer_square_sum", "f8"),
-        ("tick", "i4"),
-        ("tiles_visited", "i4"),
-        ("tiles_paid", "i4"),
-        ("first_tile", "i4"),  # under the car at the start
-        ("tiles_passed", "i4"),  # of the first lap, behind the car for good
-        ("tiles_missed", "i4"),  # of those, never touched
-        ("off_ticks", "i4"),  # ticks with all wheels off
-        ("off_run", "i4"),  # the current run of them
-        ("slow_run", "i4"),
-        ("stale_run", "i4"),  # ticks since the last new best progress
-        ("finish_tick", "i4"),  # tick at the finish, 0 before
-        ("terminated", "u1"),
-        ("truncated", "u1"),
-        ("active", "u1"),
-    ],
-    align=True,
-)
+BODY_FIELDS = [
+    ("com_x", "f8"),  # centre of mass; the hull's origin lies -COM_Y ahead of it
+    ("com_y", "f8"),
+    ("angle", "f8"),  # the car faces (-sin angle, cos angle)
+    ("vx", "f8"),
+    ("vy", "f8"),
+    ("speed", "f8"),
+    ("yaw_rate", "f8"),
+    ("steer", "f8"),  # front-wheel angle, positive to the left
+    ("steer_rate", "f8"),
+    ("rear_twist", "f8"),  # rear-wheel angle, which only a reset makes different from 0
+    ("gas", "f8"),  # of the rear wheels: the pedal, rate limited
+    ("steer_command", "f8"),  # of the latest tick
+    ("s", "f8"),  # foot on the centreline, 0 <= s < length
+    ("lateral", "f8"),
+    ("curvature", "f8"),
+    ("arc", "f8"),  # credited arc length since the start
+    ("arc_delta", "f8"),  # credited in this step (all ticks of an action repeat)
+    ("tick", "i4"),
+    ("tiles_visited", "i4"),
+    ("first_tile", "i4"),  # under the car at the start
+    ("tiles_passed", "i4"),  # of the first lap, behind the car for good
+    ("tiles_missed", "i4"),  # of those, never touched
+    ("active", "u1"),  # its episode has not ended
+]
+"""What the world knows of a car. A car's record also holds what the score remembers of it: see
+`envs.racing.score.car`."""
 
 WHEEL = np.dtype([("omega", "f8"), ("phase", "f8"), ("on_road", "u1")], align=True)
 
@@ -153,6 +132,12 @@ def origin_x(car):
 @kernel(inline="always")
 def origin_y(car):
     return car.com_y - math.cos(car.angle) * COM_Y
+
+
+@kernel(inline="always")
+def wheels_off(wheels):
+    """How many of a car's four wheels are off the road."""
+    return 4 - (wheels[0].on_road + wheels[1].on_road + wheels[2].on_road + wheels[3].on_road)
 
 
 @kernel
@@ -259,91 +244,3 @@ def move(car, steer):
     car.com_x += DT * car.vx
     car.com_y += DT * car.vy
     car.angle += DT * car.yaw_rate
-
-
-@kernel
-def _box_touches(planes, quad, x, y, fx, fy, half_width, half_length):
-    """Whether a box is within TOUCH of a convex quad, by separating axes.
-
-    planes: (4, 3) outward normals and offsets of the quad's edges; (fx, fy) the box's long axis.
-    """
-    for k in range(4):
-        nx, ny = planes[k, 0], planes[k, 1]
-        reach = half_length * abs(nx * fx + ny * fy) + half_width * abs(nx * fy - ny * fx)
-        if nx * x + ny * y - planes[k, 2] - reach > TOUCH:
-            return False
-    low_f, high_f, low_s, high_s = 1e9, -1e9, 1e9, -1e9
-    for k in range(4):
-        dx, dy = quad[k, 0] - x, quad[k, 1] - y
-        along = dx * fx + dy * fy
-        across = dx * fy - dy * fx
-        low_f, high_f = min(low_f, along), max(high_f, along)
-        low_s, high_s = min(low_s, across), max(high_s, across)
-    if low_f - half_length > TOUCH or -high_f - half_length > TOUCH:
-        return False
-    return low_s - half_width <= TOUCH and -high_s - half_width <= TOUCH
-
-
-@kernel
-def touch(car, wheels, track, visited, painted, lut, first, road):
-    """Contacts at the present pose: which wheels are on the road, and which tiles are new.
-
-    Args:
-        track: `TrackArrays` of the car's track.
-        visited: (MAX_TILES,) uint8, set where a wheel touches.
-        painted: (MAX_TILES,) uint8, set where a wheel or the hull touches; there `lut`, the
-            agent's colours whose tiles begin at `first`, takes the colour `road`.
-
-    Returns:
-        Index of one touched tile, or -1.
-    """
-    sin, cos = math.sin(car.angle), math.cos(car.angle)
-    x, y = car.com_x + sin * COM_Y, car.com_y - cos * COM_Y
-    for k in range(4):
-        wheels[k].on_road = 0
-    column = int(math.floor(x / GRID_CELL)) + GRID_HALF
-    row = int(math.floor(y / GRID_CELL)) + GRID_HALF
-    if column < 0 or row < 0 or column >= 2 * GRID_HALF or row >= 2 * GRID_HALF:
-        return -1
-    cell = row * 2 * GRID_HALF + column
-    touched = -1
-    for m in range(track.grid_start[cell], track.grid_start[cell + 1]):
-        tile = track.grid_tiles[m]
-        box = track.tile_box[tile]
-        reach = HULL_REACH + TOUCH
-        if x < box[0] - reach or x > box[1] + reach or y < box[2] - reach or y > box[3] + reach:
-            continue
-        planes, quad = track.tile_planes[tile], track.tiles[tile]
-        wheel_on = False
-        for k in range(4):
-            wheel = wheels[k]
-            if wheel.on_road and visited[tile] and (touched >= 0):
-                continue
-            wx = x + cos * WHEEL_XY[k, 0] - sin * WHEEL_XY[k, 1]
-            wy = y + sin * WHEEL_XY[k, 0] + cos * WHEEL_XY[k, 1]
-            angle = car.angle + car.steer if k < 2 else car.angle
-            if k < 2:
-                fx, fy = -math.sin(angle), math.cos(angle)
-            else:
-                fx, fy = -sin, cos
-            if _box_touches(planes, quad, wx, wy, fx, fy, WHEEL_HALF_WIDTH, WHEEL_RADIUS):
-                wheel.on_road = 1
-                wheel_on = True
-                touched = tile
-        if wheel_on and not visited[tile]:
-            visited[tile] = 1
-            car.tiles_visited += 1
-        if not painted[tile]:
-            hit = wheel_on
-            for b in range(len(HULL_BOXES)):
-                if hit:
-                    break
-                bx = x + cos * HULL_BOXES[b, 0] - sin * HULL_BOXES[b, 1]
-                by = y + sin * HULL_BOXES[b, 0] + cos * HULL_BOXES[b, 1]
-                hit = _box_touches(
-                    planes, quad, bx, by, -sin, cos, HULL_BOXES[b, 2], HULL_BOXES[b, 3]
-                )
-            if hit:
-                painted[tile] = 1
-                lut[first + tile] = road
-    return touched

@@ -20,6 +20,7 @@ import math
 
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.kernel import kernel
+from envs.racing.sim.track import LOOKAHEAD
 
 FULL_CREDIT = 1.5
 NO_CREDIT = 2.0
@@ -63,6 +64,24 @@ def sample(centreline, count, length, s):
     tx, ty = a[2] + t * (b[2] - a[2]), a[3] + t * (b[3] - a[3])
     norm = math.sqrt(tx * tx + ty * ty)
     return x, y, tx / norm, ty / norm, a[4] + t * (b[4] - a[4])
+
+
+@kernel
+def heading(track, s):
+    """Unwrapped heading of the centreline at s >= 0 (linear between samples)."""
+    at = s * track.samples / track.length
+    j = int(math.floor(at))
+    t = at - j
+    a = track.centreline[j % track.samples, 5] + track.lap_turn * (j // track.samples)
+    k = j + 1
+    b = track.centreline[k % track.samples, 5] + track.lap_turn * (k // track.samples)
+    return a + t * (b - a)
+
+
+@kernel
+def corner_angle(track, s):
+    """Signed heading change of the centreline over the next LOOKAHEAD units."""
+    return heading(track, s + LOOKAHEAD) - heading(track, s)
 
 
 @kernel

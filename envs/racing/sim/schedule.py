@@ -14,18 +14,20 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from common.errors import UserError
 from common.seeding import SPLITS, check_split, check_track_seed, derive, whole_seed
 from envs.racing.config import EnvConfig
-from envs.racing.sim.pool import PaintedTrack, TrackPool
+from envs.racing.sim.handles import KernelTrack
+from envs.racing.sim.pool import TrackPool
 from envs.racing.sim.procedural import procedural_points
 from envs.racing.sim.track import DIRECTIONS, HALF_WIDTH, Track, build_track, carracing_points
 
+T = TypeVar("T", bound=KernelTrack)
 Key = tuple[int, str]
 """A track seed and a driving direction."""
 
@@ -83,12 +85,12 @@ def make_track(config: EnvConfig, seed: int, direction: str = "ccw") -> Track:
     )
 
 
-def _painted(config: EnvConfig, key: Key) -> PaintedTrack:
+def _prepared(config: EnvConfig, prepare: Callable[[Track], T], key: Key) -> T:
     seed, direction = key
-    return PaintedTrack(make_track(config, seed, direction))
+    return prepare(make_track(config, seed, direction))
 
 
-class TrackSchedule:
+class TrackSchedule(Generic[T]):
     """The tracks that every world drives: drawn, named by a seed, or taken from a list.
 
     Args:
@@ -101,6 +103,7 @@ class TrackSchedule:
         track_seeds: drive these in place of drawn ones: world w drives number w, w + worlds, ... of
             them, cyclically.
         where: the environment's name for messages.
+        prepare: makes of a track what `tracks` returns; called on the builder thread as well.
 
     Raises:
         UserError: a seed that is none, or that the split forbids.
@@ -114,6 +117,7 @@ class TrackSchedule:
         split: str | None,
         track_seeds: Sequence[int] | None,
         where: str,
+        prepare: Callable[[Track], T] = KernelTrack,
     ) -> None:
         self._config = config
         self._worlds = worlds
@@ -134,7 +138,7 @@ class TrackSchedule:
         self._episodes = [-1] * worlds
         self._keys: list[Key] = [(0, "ccw")] * worlds
         capacity = 2 * config.track_pool if config.track_pool else 2 * worlds
-        self._pool = TrackPool(functools.partial(_painted, config), capacity)
+        self._pool = TrackPool(functools.partial(_prepared, config, prepare), capacity)
 
     @property
     def track_seeds(self) -> np.ndarray:
@@ -176,7 +180,7 @@ class TrackSchedule:
             _, direction = self._key(w, 0)
             self._keys[w] = seed, direction
 
-    def tracks(self, which: Iterable[int]) -> list[PaintedTrack]:
+    def tracks(self, which: Iterable[int]) -> list[T]:
         """The tracks being driven in some worlds; waits for the builder if need be."""
         return [self._pool.get(self._keys[w]) for w in which]
 

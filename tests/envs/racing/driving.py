@@ -7,10 +7,10 @@ from functools import cache
 
 import numpy as np
 
-from envs.racing.config import EnvConfig, RewardConfig
+from envs.racing import EndingConfig, EnvConfig, RewardConfig
 from envs.racing.engine import Engine
+from envs.racing.pixels.painted import PaintedTrack
 from envs.racing.sim.dynamics import COM_Y, DT, MAX_SPEED, WHEEL_RADIUS
-from envs.racing.sim.pool import PaintedTrack
 from envs.racing.sim.schedule import make_track
 
 
@@ -21,12 +21,24 @@ def painted(seed: int, direction: str = "ccw", tracks: str = "carracing", diffic
     return PaintedTrack(make_track(config, seed, direction))
 
 
-def engine_on(*tracks: PaintedTrack, reward: RewardConfig | None = None, **options) -> Engine:
+def actions_of(world: int, steps: int) -> np.ndarray:
+    """(steps, 3) lively actions that belong to a world, held for a few ticks each."""
+    rng = np.random.default_rng(world)
+    raw = rng.uniform([-1, 0, -1], [1, 1, 0.6], (steps // 8 + 1, 3))
+    return np.repeat(np.clip(raw, [-1, 0, 0], 1), 8, axis=0)[:steps]
+
+
+def engine_on(
+    *tracks: PaintedTrack,
+    reward: RewardConfig | None = None,
+    endings: EndingConfig | None = None,
+    **options,
+) -> Engine:
     """An engine with one world on each track, just reset; episodes are as good as endless."""
     config = EnvConfig(**{"preset": "race", "laps": 100, "max_ticks": 1_000_000} | options)
     if reward is None:
         reward = RewardConfig() if config.preset == "race" else RewardConfig.native()
-    engine = Engine(len(tracks), config, reward)
+    engine = Engine(len(tracks), config, reward, endings)
     engine.reset(np.arange(len(tracks)), tracks)
     return engine
 

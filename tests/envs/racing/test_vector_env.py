@@ -9,9 +9,9 @@ from gymnasium.vector import AutoresetMode
 
 from common.errors import UserError
 from common.seeding import SPLITS
+from common.telemetry import TELEMETRY
 from envs.racing import EnvConfig, RacingVectorEnv, RewardConfig
-from envs.racing.engine import TELEMETRY
-from envs.racing.score.rewards import TERMS
+from envs.racing.score.terms import TERMS
 from envs.racing.sim.schedule import START_OFFSET, START_SPEED
 from envs.racing.sim.track import PLAYFIELD
 from tests.envs.racing.driving import place

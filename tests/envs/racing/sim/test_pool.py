@@ -1,14 +1,12 @@
-"""The pool of painted tracks: built once, shared, replaced, and never stuck on a failure."""
+"""The pool of tracks: built once, shared, replaced, and never stuck on a failure."""
 
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
-from envs.racing.sim.pool import PaintedTrack, TrackPool, edge_planes
-from tests.envs.racing.driving import painted
+from envs.racing.sim.pool import TrackPool
 
 
 class Builder:
@@ -96,23 +94,3 @@ def test_a_closed_pool_still_builds_what_is_asked():
     pool.close()
     pool.close()
     assert pool.get(2) == "track 2"
-
-
-def test_edge_planes_face_outwards():
-    track = painted(0).track
-    planes = edge_planes(track.tiles)
-    assert np.allclose(np.linalg.norm(planes[..., :2], axis=-1), 1)
-    inside = np.einsum("nkd,nd->nk", planes[..., :2], track.tiles.mean(1)) - planes[..., 2]
-    assert (inside < -1).all()
-    on_edge = np.einsum("nkd,nkd->nk", planes[..., :2], track.tiles) - planes[..., 2]
-    assert np.allclose(on_edge, 0, atol=1e-9)
-
-
-def test_a_handle_points_at_arrays_that_live():
-    track = painted(1)
-    assert isinstance(track, PaintedTrack)
-    for name, array in track.arrays.items():
-        assert array.flags.c_contiguous
-        assert track.handle[name] == array.ctypes.data
-    assert track.handle["turn"] == pytest.approx(2 * np.pi)
-    assert painted(0, "cw").handle["turn"] == pytest.approx(-2 * np.pi)

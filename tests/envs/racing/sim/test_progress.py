@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.racing.config import RewardConfig
+from envs.racing import RewardConfig
+from envs.racing.pixels.painted import PaintedTrack
 from envs.racing.sim.dynamics import DT, MAX_SPEED
-from envs.racing.sim.pool import PaintedTrack
 from envs.racing.sim.progress import FULL_CREDIT, NO_CREDIT
 from envs.racing.sim.track import build_track
 from tests.envs.racing.driving import at, carry, engine_on, follow, idle, painted, put_at

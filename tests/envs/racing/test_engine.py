@@ -1,7 +1,6 @@
-"""The engine: the same for any batch and any threads, restorable, and a car that drives."""
+"""The engine: the same for any batch and any threads, and restorable."""
 
 import hashlib
-import math
 
 import numpy as np
 import pytest
@@ -9,20 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from common.telemetry import TELEMETRY
 from envs.racing import EnvConfig, RacingVectorEnv
-from envs.racing.engine import TELEMETRY, Engine
-from envs.racing.pixels.render import LUMINANCE
 from envs.racing.sim.track import PLAYFIELD
-from tests.envs.racing.driving import engine_on, follow, idle, painted, place, put_at
+from tests.envs.racing.driving import actions_of, place
 
 SEEDS = [10_000, 10_001, 10_002, 10_003, 10_004, 10_005, 10_006, 10_007]
-
-
-def actions_of(world: int, steps: int) -> np.ndarray:
-    """(steps, 3) lively actions that belong to a world, held for a few ticks each."""
-    rng = np.random.default_rng(world)
-    raw = rng.uniform([-1, 0, -1], [1, 1, 0.6], (steps // 8 + 1, 3))
-    return np.repeat(np.clip(raw, [-1, 0, 0], 1), 8, axis=0)[:steps]
 
 
 def streams(worlds: int, steps: int, **options) -> list[str]:
@@ -165,178 +156,6 @@ def test_a_repeated_action_is_so_many_single_steps(preset):
     repeated.close()
 
 
-@pytest.mark.parametrize("grey", [True, False])
-def test_a_stack_holds_the_last_frames_oldest_first(grey):
-    plain = RacingVectorEnv(2, EnvConfig(grey=grey), track_seeds=SEEDS[:2])
-    stacked = RacingVectorEnv(2, EnvConfig(grey=grey, frame_stack=3), track_seeds=SEEDS[:2])
-    frame, _ = plain.reset()
-    stack, _ = stacked.reset()
-    shape = (96, 96) if grey else (96, 96, 3)
-    assert stack.shape == (2, 3, *shape)
-    history = [frame.reshape(2, *shape).copy()] * 3
-    assert np.array_equal(stack, np.stack(history, 1)), "a reset fills the stack"
-    for t in range(10):
-        action = np.stack([actions_of(w, 10)[t] for w in range(2)])
-        history = [*history[1:], plain.step(action)[0].reshape(2, *shape).copy()]
-        stack = stacked.step(action)[0]
-        assert np.array_equal(stack, np.stack(history, 1))
-    assert not np.array_equal(stack[:, 0], stack[:, 2])
-    plain.close()
-    stacked.close()
-
-
-@pytest.mark.parametrize("preset", ["race", "carracing"])
-def test_grey_is_the_luminance(preset):
-    frames = []
-    for grey in (False, True):
-        env = RacingVectorEnv(2, EnvConfig(preset=preset, grey=grey), track_seeds=SEEDS[:2])
-        env.reset()
-        shown = []
-        for t in range(80):
-            action = np.stack([actions_of(w, 80)[t] for w in range(2)])
-            shown.append(env.step(action)[0].copy())
-        frames.append(np.stack(shown).reshape(80, 2, 96, 96, -1).astype(float))
-        env.close()
-    difference = np.abs(frames[0] @ LUMINANCE - frames[1][..., 0])
-    # Only where two indicator bars share a column may clamping make more than a grey level.
-    assert (difference > 1.01).mean() < 3e-4
-    assert difference.max() < 3.1
-
-
-def test_a_small_frame_is_the_large_one_shrunk():
-    import cv2
-
-    frames = []
-    for size in (96, 64):
-        env = RacingVectorEnv(2, EnvConfig(size=size), track_seeds=SEEDS[:2])
-        env.reset()
-        for t in range(60):
-            action = np.stack([actions_of(w, 80)[t] for w in range(2)])
-            observation = env.step(action)[0]
-        assert observation.shape == (2, size, size, 3)
-        frames.append(observation.copy())
-        env.close()
-    for large, small in zip(*frames, strict=True):
-        shrunk = cv2.resize(large, (64, 64), interpolation=cv2.INTER_AREA).astype(float)
-        error = np.abs(shrunk - small).mean()
-        assert error < 3
-        for shift in (-1, 1):
-            for axis in (0, 1):
-                assert np.abs(shrunk - np.roll(small, shift, axis)).mean() > error, "off by a pixel"
-
-
-def test_the_callers_buffer_is_drawn_into():
-    env = RacingVectorEnv(2, EnvConfig(frame_stack=2, grey=True), track_seeds=SEEDS[:2])
-    twin = RacingVectorEnv(2, EnvConfig(frame_stack=2, grey=True), track_seeds=SEEDS[:2])
-    rollout = np.zeros((21, 2, 2, 96, 96), np.uint8)
-    env.set_buffer(rollout[0])
-    observation, _ = env.reset()
-    assert observation is rollout[0] or np.shares_memory(observation, rollout[0])
-    expected = [twin.reset()[0].copy()]
-    for t in range(20):
-        action = np.stack([actions_of(w, 20)[t] for w in range(2)])
-        env.set_buffer(rollout[t + 1])
-        observation = env.step(action)[0]
-        assert np.shares_memory(observation, rollout[t + 1])
-        expected.append(twin.step(action)[0].copy())
-    assert np.array_equal(rollout, np.stack(expected)), "stacks continue from buffer to buffer"
-    env.close()
-    twin.close()
-
-
-@pytest.mark.parametrize(
-    "buffer",
-    [
-        np.zeros((2, 96, 96, 3), np.float32),
-        np.zeros((2, 64, 64, 3), np.uint8),
-        np.zeros((96, 96, 3, 2), np.uint8).transpose(3, 0, 1, 2),
-    ],
-    ids=["type", "shape", "order"],
-)
-def test_a_misfit_buffer_is_refused(buffer):
-    env = RacingVectorEnv(2, seed=1)
-    with pytest.raises(ValueError, match=r"preset=race.*\(2, 96, 96, 3\)"):
-        env.set_buffer(buffer)
-    env.close()
-
-
-def drive(engine: Engine, ticks: int, steer=0.0, gas=0.0, brake=0.0):
-    for _ in range(ticks):
-        engine.step(np.array([[[steer, gas, brake]]], np.float64))
-    return engine.cars[0, 0]
-
-
-def test_positive_steering_turns_right():
-    for steer in (0.5, -0.5):
-        engine = engine_on(painted(0))
-        put_at(engine, 0.0, speed=20.0)
-        before = engine.telemetry()[0, 0].copy()
-        car = drive(engine, 20, steer=steer)
-        after = engine.telemetry()[0, 0]
-        turned = after[TELEMETRY.index("heading")] - before[TELEMETRY.index("heading")]
-        assert turned * steer < 0 and abs(turned) > 0.1, "heading falls when steering right"
-        right = math.cos(before[10]) * (after[8] - before[8])
-        right += math.sin(before[10]) * (after[9] - before[9])
-        assert right * steer > 0, "and the car goes there"
-        assert after[TELEMETRY.index("steer")] * steer < 0, "wheels turn with the car"
-        assert car["yaw_rate"] * steer < 0
-
-
-def test_gas_drives_and_brakes_stop():
-    engine = engine_on(painted(0))
-    speeds = [float(drive(engine, 10, gas=0.5)["speed"]) for _ in range(5)]
-    assert np.all(np.diff(speeds) > 0) and speeds[-1] > 10
-    top = speeds[-1]
-    coasting = float(drive(engine, 10)["speed"])
-    assert 0.9 * top < coasting <= top * 1.01
-    braking = float(drive(engine, 10, brake=0.8)["speed"])
-    assert braking < 0.8 * coasting
-    assert drive(engine, 80, brake=1.0)["speed"] < 0.1
-    assert (engine.wheels["omega"] == 0).all() or np.abs(engine.wheels["omega"]).max() < 0.5
-
-
-def test_grass_grips_less():
-    stopped = []
-    for x, y in ((None, None), (PLAYFIELD - 150, PLAYFIELD - 30)):
-        engine = engine_on(painted(0))
-        put_at(engine, 0.0, speed=30.0)
-        if x is not None:
-            place(engine, x, y, 0.0, speed=30.0)
-        ticks = 0
-        while drive(engine, 1, brake=1.0)["speed"] > 0.5:
-            ticks += 1
-        stopped.append(ticks)
-    assert stopped[1] > 1.4 * stopped[0]
-
-
-def test_friction_is_an_option():
-    ticks = []
-    for grip in (0.5, 1.0, 2.0):
-        engine = engine_on(painted(0), road_friction=grip)
-        put_at(engine, 0.0, speed=30.0)
-        count = 0
-        while drive(engine, 1, brake=1.0)["speed"] > 0.5:
-            count += 1
-        ticks.append(count)
-    assert ticks[0] > 1.6 * ticks[1] > 1.6 * 1.6 * ticks[2]
-
-
-def test_a_driver_laps_every_kind_of_track():
-    worlds = [
-        painted(0),
-        painted(0, "cw"),
-        painted(2, "ccw", "procedural", 0.0),
-        painted(2, "cw", "procedural", 1.0),
-    ]
-    engine = engine_on(*worlds, laps=1)
-    for _ in range(2500):
-        engine.step(follow(engine, 45.0))
-        if not engine.cars["active"].any():
-            break
-    assert (engine.cars["finish_tick"] > 0).all()
-    assert (engine.cars["off_ticks"] < 0.05 * engine.cars["tick"]).all()
-
-
 def test_an_ended_agent_keeps_its_slot_and_waits():
     env = RacingVectorEnv(6, EnvConfig(num_agents=3, max_ticks=50), track_seeds=SEEDS[:4])
     _, info = env.reset()
@@ -369,71 +188,6 @@ def test_an_ended_agent_keeps_its_slot_and_waits():
     assert info["active"].all(), "the world starts again when all of its agents have ended"
     assert (info["track_seed"] != seeds).all()
     env.close()
-
-
-def test_agents_start_apart_and_on_the_road():
-    env = RacingVectorEnv(16, EnvConfig(num_agents=16), track_seeds=SEEDS[:1])
-    _, info = env.reset()
-    assert (info["off_track"] == 0).all()
-    xy = np.column_stack([info["x"], info["y"]])
-    apart = np.linalg.norm(xy[:, None] - xy, axis=-1) + 99 * np.eye(16)
-    assert apart.min() > 5
-    assert (info["progress"] == 0).all()
-    env.close()
-
-
-def test_a_car_does_not_feel_the_others():
-    """Contacts come later; until then the first car drives as if it were alone."""
-    alone = RacingVectorEnv(1, EnvConfig(), track_seeds=SEEDS[:1])
-    crowd = RacingVectorEnv(3, EnvConfig(num_agents=3), track_seeds=SEEDS[:1])
-    alone.reset()
-    crowd.reset()
-    for t in range(100):
-        action = np.stack([actions_of(w, 100)[t] for w in range(3)])
-        one = alone.step(action[:1])[4]
-        many = crowd.step(action)[4]
-        for name in TELEMETRY:
-            assert one[name][0] == many[name][0]
-    alone.close()
-    crowd.close()
-
-
-def test_telemetry_has_its_units():
-    engine = engine_on(painted(5))
-    track = engine.tracks[0].track
-    put_at(engine, 100.0, 2.0, speed=30.0)
-    before = engine.telemetry()[0, 0].copy()
-    engine.step(idle(engine))
-    row = dict(zip(TELEMETRY, engine.telemetry()[0, 0], strict=True))
-    assert row["speed"] == pytest.approx(30, abs=0.5)
-    moved = math.hypot(row["x"] - before[8], row["y"] - before[9])
-    assert moved == pytest.approx(30 / 50, abs=0.02)
-    assert row["lateral_offset"] == pytest.approx(2.0, abs=0.1)
-    assert row["off_track"] == 0
-    assert row["progress"] == pytest.approx(row["progress_delta"] / track.length)
-    place(engine, PLAYFIELD - 20, PLAYFIELD - 20, 1.0)
-    engine.step(idle(engine))
-    assert engine.telemetry()[0, 0, TELEMETRY.index("off_track")] == 1
-    # Two wheels over the left edge.
-    put_at(engine, 100.0, track.half_width + 0.1)
-    engine.step(idle(engine))
-    assert engine.telemetry()[0, 0, TELEMETRY.index("off_track")] in (0.5, 0.25)
-
-
-def test_corner_angle_is_the_turn_of_the_road_ahead():
-    for direction in ("ccw", "cw"):
-        engine = engine_on(painted(0, direction))
-        track = engine.tracks[0].track
-        m = len(track.centreline)
-        for s in np.linspace(0, track.length, 40, endpoint=False):
-            put_at(engine, s)
-            engine.step(idle(engine))
-            here = engine.cars["s"][0, 0] / track.length * m
-            tx, ty = track.centreline[round(here) % m, 2:4]
-            ux, uy = track.centreline[round(here + 21 / track.length * m) % m, 2:4]
-            expected = math.atan2(tx * uy - ty * ux, tx * ux + ty * uy)
-            got = engine.telemetry()[0, 0, TELEMETRY.index("corner_angle")]
-            assert got == pytest.approx(expected, abs=0.11)
 
 
 PEDAL = st.floats(0, 1, width=32)

@@ -1,0 +1,100 @@
+"""Whether a tick ends the episode, and why.
+
+Known fault kept for parity (preset carracing): the reference's `lap_complete_percent` does nothing,
+because tile 0 is first touched at reset; its lap ends only when every tile has been touched. The
+right value, laps by arc length, is `progress` in every info.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import astuple, dataclass, fields
+
+from envs.racing.config import EnvConfig
+from envs.racing.sim.kernel import kernel
+
+(
+    NOT_ENDED,
+    LEFT_PLAYFIELD,
+    FINISHED,
+    LEFT_ROAD,
+    STUCK,
+    NO_PROGRESS,
+    TIME_UP,
+) = range(7)
+"""Why an episode ended; the first that holds counts. All but TIME_UP terminate, which truncates."""
+
+
+@dataclass
+class EndingConfig:
+    """What ends an episode, beside `EnvConfig.max_ticks`, which truncates it.
+
+    Attributes:
+        playfield: leaving CarRacing's playfield does.
+        finish: the finish does. Training may drive on until max_ticks instead: nothing in the
+            picture tells the finish, so the end of all reward there is noise to the value function
+            and, as good driving is worth more than nothing, a penalty for finishing.
+        off_track_limit: so many ticks in a row with all four wheels off the road; 0 never.
+        stuck_limit: so many ticks in a row slower than stuck_speed; 0 never.
+        stuck_speed: speed of a stuck car, units/s.
+        no_progress_limit: so many ticks without a new best progress; 0 never.
+    """
+
+    playfield: bool = True
+    finish: bool = True
+    off_track_limit: int = 0
+    stuck_limit: int = 0
+    stuck_speed: float = 0.8
+    no_progress_limit: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("playfield", "finish"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is true or false, not {value!r}")
+        for name in ("off_track_limit", "stuck_limit", "no_progress_limit"):
+            limit = getattr(self, name)
+            if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+                raise ValueError(f"{name} is 0 (never) or so many ticks, not {limit!r}")
+        if not isinstance(self.stuck_speed, int | float) or not 0 <= self.stuck_speed <= 100:
+            raise ValueError(f"stuck_speed is 0 to 100, not {self.stuck_speed!r}")
+
+
+Limits = namedtuple("Limits", ["max_ticks", *(field.name for field in fields(EndingConfig))])
+"""The endings as a kernel takes them."""
+
+
+def make_limits(config: EnvConfig, endings: EndingConfig) -> Limits:
+    """The endings of a configuration."""
+    return Limits(config.max_ticks, *astuple(endings))
+
+
+@kernel(inline="always")
+def decide_ending(car, q, limits):
+    """Count the runs that limits are about, and mark the car's episode as ended if it has.
+
+    Args:
+        q: `Quantities` of the tick.
+
+    Returns:
+        One of the codes above.
+    """
+    car.off_run = car.off_run + 1 if q.off_track else 0
+    car.slow_run = car.slow_run + 1 if q.speed < limits.stuck_speed else 0
+    car.stale_run = 0 if q.new_best else car.stale_run + 1
+    ending = NOT_ENDED
+    if limits.playfield and q.beyond_playfield:
+        ending = LEFT_PLAYFIELD
+    elif limits.finish and q.at_finish:
+        ending = FINISHED
+    elif limits.off_track_limit > 0 and car.off_run >= limits.off_track_limit:
+        ending = LEFT_ROAD
+    elif limits.stuck_limit > 0 and car.slow_run >= limits.stuck_limit:
+        ending = STUCK
+    elif limits.no_progress_limit > 0 and car.stale_run >= limits.no_progress_limit:
+        ending = NO_PROGRESS
+    elif car.tick >= limits.max_ticks:
+        ending = TIME_UP
+    car.truncated = ending == TIME_UP
+    car.terminated = ending != NOT_ENDED and ending != TIME_UP
+    return ending
