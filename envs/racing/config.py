@@ -1,19 +1,28 @@
-"""What a racing environment is made of, as validated dataclasses (the Hydra groups env, reward)."""
+"""What a racing environment is made of (the Hydra group env)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import fields
+from typing import Annotated, Literal
 
-SIZES = (64, 96)
+from pydantic import Field
+
+from common.schema import config_class
+
+Size = Literal[64, 96]
+FrameStack = Annotated[int, Field(ge=1, le=16)]
+ActionRepeat = Annotated[int, Field(ge=1, le=50)]
+Grip = Annotated[float, Field(gt=0, le=4)]
+
+SHOWN_OTHERWISE = {
+    "preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty",
+    "action_repeat", "frame_stack", "grey", "size",
+}  # fmt: skip
+"""Fields that change only what is seen, how often, or where a track comes from: CarRacing-v3 stays
+CarRacing-v3 with them."""
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-@dataclass(frozen=True)
+@config_class
 class ObservationSpec:
     """The frames that a policy was trained on; everything needed to feed it from any source.
 
@@ -24,17 +33,10 @@ class ObservationSpec:
         action_repeat: engine ticks per decision.
     """
 
-    size: int = 96
+    size: Size = 96
     grey: bool = False
-    frame_stack: int = 1
-    action_repeat: int = 1
-
-    def __post_init__(self) -> None:
-        _require(self.size in SIZES, f"size is one of {SIZES}, not {self.size}")
-        _require(1 <= self.frame_stack <= 16, f"frame_stack is 1 to 16, not {self.frame_stack}")
-        _require(
-            1 <= self.action_repeat <= 50, f"action_repeat is 1 to 50, not {self.action_repeat}"
-        )
+    frame_stack: FrameStack = 1
+    action_repeat: ActionRepeat = 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +47,7 @@ class ObservationSpec:
         return (*stack, self.size, self.size, 3)
 
 
-@dataclass
+@config_class
 class EnvConfig:
     """One racing world.
 
@@ -75,74 +77,37 @@ class EnvConfig:
 
     preset: Literal["race", "carracing", "gymnasium_carracing"] = "race"
     tracks: Literal["carracing", "procedural"] = "carracing"
-    difficulty: float = 0.5
+    difficulty: Annotated[float, Field(ge=0, le=1)] = 0.5
     direction: Literal["ccw", "cw", "both"] = "ccw"
-    action_repeat: int = 1
-    frame_stack: int = 1
+    action_repeat: ActionRepeat = 1
+    frame_stack: FrameStack = 1
     grey: bool = False
-    size: int = 96
+    size: Size = 96
     indicators: bool = True
-    max_ticks: int = 1000
-    laps: int = 1
-    random_start: float = 0.0
-    num_agents: int = 1
-    road_friction: float = 1.0
-    grass_friction: float = 0.6
-    width_scale: float = 1.0
-    track_pool: int = 64
-    track_reuse: int = 8
-    threads: int = 1
+    max_ticks: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    laps: Annotated[int, Field(ge=1, le=100)] = 1
+    random_start: Annotated[float, Field(ge=0, le=1)] = 0.0
+    num_agents: Annotated[int, Field(ge=1, le=16)] = 1
+    road_friction: Grip = 1.0
+    grass_friction: Grip = 0.6
+    width_scale: Annotated[float, Field(ge=0.5, le=1.5)] = 1.0
+    track_pool: Annotated[int, Field(ge=0, le=4096)] = 64
+    track_reuse: Annotated[int, Field(ge=1)] = 8
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
 
     def __post_init__(self) -> None:
+        if self.preset == "race":
+            return
+        free = SHOWN_OTHERWISE
+        if self.preset == "carracing":
+            free = free | {"indicators", "random_start"}
         for field in fields(self):
             value = getattr(self, field.name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if field.type == "bool":
-                _require(isinstance(value, bool), f"{field.name} is true or false, not {value!r}")
-            elif field.type == "int":
-                _require(whole, f"{field.name} is a whole number, not {value!r}")
-            elif field.type == "float":
-                _require(
-                    whole or isinstance(value, float), f"{field.name} is a number, not {value!r}"
-                )
-        presets = ("race", "carracing", "gymnasium_carracing")
-        _require(self.preset in presets, f"unknown preset {self.preset!r}")
-        _require(self.tracks in ("carracing", "procedural"), f"unknown tracks {self.tracks!r}")
-        _require(
-            self.direction in ("ccw", "cw", "both"),
-            f"direction is ccw, cw or both, not {self.direction!r}",
-        )
-        _require(0 <= self.difficulty <= 1, f"difficulty is 0 to 1, not {self.difficulty}")
-        _require(1 <= self.max_ticks <= 1_000_000, f"max_ticks is 1 to 10^6, not {self.max_ticks}")
-        _require(1 <= self.laps <= 100, f"laps is 1 to 100, not {self.laps}")
-        _require(0 <= self.random_start <= 1, f"random_start is 0 to 1, not {self.random_start}")
-        _require(1 <= self.num_agents <= 16, f"num_agents is 1 to 16, not {self.num_agents}")
-        _require(
-            0 < self.road_friction <= 4, f"road_friction is in (0, 4], not {self.road_friction}"
-        )
-        _require(
-            0 < self.grass_friction <= 4, f"grass_friction is in (0, 4], not {self.grass_friction}"
-        )
-        _require(
-            0.5 <= self.width_scale <= 1.5, f"width_scale is 0.5 to 1.5, not {self.width_scale}"
-        )
-        _require(0 <= self.track_pool <= 4096, f"track_pool is 0 to 4096, not {self.track_pool}")
-        _require(self.track_reuse >= 1, f"track_reuse is at least 1, not {self.track_reuse}")
-        _require(1 <= self.threads <= 256, f"threads is 1 to 256, not {self.threads}")
-        if self.preset != "race":
-            # Every field but those that only change what is seen, how often, or where from.
-            free = {"preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty"}
-            free |= {"action_repeat", "frame_stack", "grey", "size"}
-            if self.preset == "carracing":
-                free |= {"indicators", "random_start"}
-            for field in fields(self):
-                value = getattr(self, field.name)
-                _require(
-                    field.name in free or value == field.default,
+            if field.name not in free and value != field.default:
+                raise ValueError(
                     f"preset {self.preset} is CarRacing-v3, with {field.name}={field.default}; "
-                    f"use preset=race for {field.name}={value}",
+                    f"use preset=race for {field.name}={value}"
                 )
-        self.observation  # noqa: B018  validates size, stack and repeat
 
     @property
     def observation(self) -> ObservationSpec:

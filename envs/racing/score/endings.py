@@ -8,8 +8,12 @@ right value, laps by arc length, is `progress` in every info.
 from __future__ import annotations
 
 from collections import namedtuple
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
+from typing import Annotated
 
+from pydantic import Field
+
+from common.schema import config_class
 from envs.racing.config import EnvConfig
 from envs.racing.sim.kernel import kernel
 
@@ -25,39 +29,30 @@ from envs.racing.sim.kernel import kernel
 """Why an episode ended; the first that holds counts. All but TIME_UP terminate, which truncates."""
 
 
-@dataclass
+Ticks = Annotated[int, Field(ge=0)]
+
+
+@config_class
 class EndingConfig:
     """What ends an episode, beside `EnvConfig.max_ticks`, which truncates it.
 
     Attributes:
-        playfield: leaving CarRacing's playfield does.
-        finish: the finish does. Training may drive on until max_ticks instead: nothing in the
-            picture tells the finish, so the end of all reward there is noise to the value function
-            and, as good driving is worth more than nothing, a penalty for finishing.
-        off_track_limit: so many ticks in a row with all four wheels off the road; 0 never.
-        stuck_limit: so many ticks in a row slower than stuck_speed; 0 never.
+        playfield: whether leaving CarRacing's playfield ends it.
+        finish: whether the finish ends it. Training may drive on until max_ticks instead: nothing
+            in the picture tells the finish, so the end of all reward there is noise to the value
+            function and, as good driving is worth more than nothing, a penalty for finishing.
+        off_track_limit: ticks in a row with all four wheels off the road that end it; 0 never.
+        stuck_limit: ticks in a row slower than stuck_speed that end it; 0 never.
         stuck_speed: speed of a stuck car, units/s.
-        no_progress_limit: so many ticks without a new best progress; 0 never.
+        no_progress_limit: ticks without a new best progress that end it; 0 never.
     """
 
     playfield: bool = True
     finish: bool = True
-    off_track_limit: int = 0
-    stuck_limit: int = 0
-    stuck_speed: float = 0.8
-    no_progress_limit: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("playfield", "finish"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} is true or false, not {value!r}")
-        for name in ("off_track_limit", "stuck_limit", "no_progress_limit"):
-            limit = getattr(self, name)
-            if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-                raise ValueError(f"{name} is 0 (never) or so many ticks, not {limit!r}")
-        if not isinstance(self.stuck_speed, int | float) or not 0 <= self.stuck_speed <= 100:
-            raise ValueError(f"stuck_speed is 0 to 100, not {self.stuck_speed!r}")
+    off_track_limit: Ticks = 0
+    stuck_limit: Ticks = 0
+    stuck_speed: Annotated[float, Field(ge=0, le=100)] = 0.8
+    no_progress_limit: Ticks = 0
 
 
 Limits = namedtuple("Limits", ["max_ticks", *(field.name for field in fields(EndingConfig))])

@@ -12,12 +12,17 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections import namedtuple
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
+from typing import Annotated
 
+from pydantic import Field
+
+from common.schema import config_class
 from envs.racing.score.endings import LEFT_PLAYFIELD, LEFT_ROAD, NO_PROGRESS, NOT_ENDED, STUCK
 from envs.racing.sim.kernel import kernel
 
-MAX_COEFFICIENT = 1e6
+Number = Annotated[float, Field(ge=-1e6, le=1e6)]
+Positive = Annotated[float, Field(gt=0, le=1e6)]
 
 
 def term(default: float, meaning: str) -> float:
@@ -42,56 +47,46 @@ def documented(config: type) -> type:
 
 
 @documented
-@dataclass
+@config_class
 class RewardConfig:
     """Coefficients of the reward's terms; penalties are negative numbers. Quantities are per tick.
 
     Leaving the playfield, where that ends the episode, pays `playfield` and nothing else.
     """
 
-    tile: float = term(0.0, "per lap's worth of tiles first touched (CarRacing pays 1000)")
-    missed_tile: float = term(
+    tile: Number = term(0.0, "per lap's worth of tiles first touched (CarRacing pays 1000)")
+    missed_tile: Number = term(
         0.0,
         "per tile of the first lap that the car drives past without touching it: with one of them "
         "missing CarRacing-v3 does not end the lap, and the clock runs on",
     )
-    progress: float = term(1000.0, "per lap of credited arc length (see `sim/progress.py`)")
-    finish: float = term(0.0, "once, when the last lap is complete")
-    time: float = term(-0.1, "every tick")
-    off_track: float = term(0.0, "every tick with all four wheels off the road")
-    off_track_end: float = parameter(0.0, "once, when off_track_limit ends the episode")
-    wheels_off: float = term(0.0, "share of the wheels off the road, in every tick")
-    corner_entry: float = term(
+    progress: Number = term(1000.0, "per lap of credited arc length (see `sim/progress.py`)")
+    finish: Number = term(0.0, "once, when the last lap is complete")
+    time: Number = term(-0.1, "every tick")
+    off_track: Number = term(0.0, "every tick with all four wheels off the road")
+    off_track_end: Number = parameter(0.0, "once, when off_track_limit ends the episode")
+    wheels_off: Number = term(0.0, "share of the wheels off the road, in every tick")
+    corner_entry: Number = term(
         0.0,
         "(speed - corner_target_speed) / corner_target_speed, where positive, in a corner: while "
         "|corner_angle| > corner_threshold",
     )
-    corner_threshold: float = parameter(0.35, "rad from which on a bend ahead is a corner")
-    corner_target_speed: float = parameter(45.0, "units/s, positive")
-    apex_decel: float = term(0.0, "speed lost in this tick, units/s, in a corner")
-    apex_decel_cap: float = parameter(2.0, "most lost speed that counts, units/s")
-    steer_smoothness: float = term(0.0, "|change of the steering command|")
-    steer_smoothness_cap: float = parameter(0.5, "most change that counts")
-    steer_magnitude: float = term(0.0, "|steering command|")
-    yaw_rate: float = term(0.0, "|yaw rate|, rad/s")
-    brake: float = term(0.0, "brake command")
-    idle: float = term(0.0, "every tick slower than idle_speed")
-    idle_speed: float = parameter(1.0, "units/s")
-    stuck: float = term(0.0, "once, when stuck_limit ends the episode")
-    no_progress: float = term(0.0, "once, when no_progress_limit ends the episode")
-    playfield: float = term(
+    corner_threshold: Number = parameter(0.35, "rad from which on a bend ahead is a corner")
+    corner_target_speed: Positive = parameter(45.0, "units/s")
+    apex_decel: Number = term(0.0, "speed lost in this tick, units/s, in a corner")
+    apex_decel_cap: Number = parameter(2.0, "most lost speed that counts, units/s")
+    steer_smoothness: Number = term(0.0, "|change of the steering command|")
+    steer_smoothness_cap: Number = parameter(0.5, "most change that counts")
+    steer_magnitude: Number = term(0.0, "|steering command|")
+    yaw_rate: Number = term(0.0, "|yaw rate|, rad/s")
+    brake: Number = term(0.0, "brake command")
+    idle: Number = term(0.0, "every tick slower than idle_speed")
+    idle_speed: Number = parameter(1.0, "units/s")
+    stuck: Number = term(0.0, "once, when stuck_limit ends the episode")
+    no_progress: Number = term(0.0, "once, when no_progress_limit ends the episode")
+    playfield: Number = term(
         -100.0, "the whole reward of the tick in which leaving the playfield ends the episode"
     )
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, int | float) or not abs(value) <= MAX_COEFFICIENT:
-                raise ValueError(f"{field.name} is a number within +-10^6, not {value!r}")
-        if self.corner_target_speed <= 0:
-            raise ValueError(
-                f"corner_target_speed is a positive number, not {self.corner_target_speed}"
-            )
 
     @classmethod
     def native(cls) -> RewardConfig:

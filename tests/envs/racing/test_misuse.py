@@ -33,9 +33,11 @@ def test_a_seed_that_is_none_is_refused(seed):
     env.close()
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_ticks", 10.5), ("size", True), ("laps", "2")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_ticks", 10.5), ("track_pool", True), ("laps", "2")]
+)
 def test_whole_numbers_are_whole(name, value):
-    with pytest.raises(ValueError, match=f"{name} is a whole number"):
+    with pytest.raises(ValueError, match=f"{name}: expected a whole number"):
         EnvConfig(**{name: value})
 
 

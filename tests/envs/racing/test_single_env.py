@@ -93,11 +93,12 @@ def test_the_vector_form_is_registered():
     [
         ({"colour": "blue"}, "colour"),
         ({"size": 97}, "97"),
-        ({"grey": "false"}, "grey is true or false"),
+        ({"grey": "false"}, "grey: expected true or false"),
         ({"num_agents": 2}, "num_agents=2"),
         ({"render_mode": "hologram"}, "hologram"),
         ({"preset": "carracing", "direction": "cw"}, "direction"),
         ({"reward": {"speeding": 1.0}}, "speeding"),
+        ({"endings": {"stuck_limit": -1}}, "stuck_limit"),
     ],
 )
 def test_bad_options_are_named(options, complaint):

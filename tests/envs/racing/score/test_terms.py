@@ -194,9 +194,9 @@ def test_carracings_first_step_pays_two_tiles():
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("progress", float("nan"), "progress is a number"),
-        ("time", float("inf"), "time is a number"),
-        ("corner_target_speed", 0.0, "corner_target_speed"),
+        ("progress", float("nan"), "progress: expected a number"),
+        ("time", float("inf"), "time: expected a number"),
+        ("corner_target_speed", 0.0, "corner_target_speed is above 0"),
     ],
 )
 def test_bad_coefficients_are_refused(field, value, message):
