@@ -6,8 +6,9 @@ row holds an observation and the action and reward that led to it.
 """
 
 import dreamracer  # noqa: F401  refuses foreign packages of the same names
+from replay.dataset import DataSet
 from replay.sampler import WindowSampler
 from replay.schema import Attributes, Episode
-from replay.shards import DataSet, ShardWriter
+from replay.shards import ShardWriter
 
 __all__ = ["Attributes", "DataSet", "Episode", "ShardWriter", "WindowSampler"]

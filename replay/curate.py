@@ -18,9 +18,10 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import append_jsonl, read_jsonl, replacing
+from replay.dataset import DataSet
 from replay.index import INDEX, read_index, split_path
 from replay.schema import Episode, ShardInfo
-from replay.shards import DataSet, ShardWriter
+from replay.shards import ShardWriter
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 

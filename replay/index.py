@@ -1,7 +1,9 @@
 """The index of a split: which shards it has, and whether they are still what was written."""
 
+import errno
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +16,18 @@ from replay.schema import SCHEMA_VERSION, ShardInfo
 INDEX = "index.jsonl"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_LOST = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO}
+"""Errors that say that the content is gone; any other is a trouble of the process that reads."""
+
 _COMMON = ("telemetry", "telemetry_version", "action_repeat", "camera", "reward")
 """What rows must share to be samples of one thing."""
 
 UNVERSIONED = 1
 """Version of the telemetry's declaration in shards that do not name it."""
+
+
+class DamagedShard(UserError):
+    """A shard that is not what was written: only this may be skipped."""
 
 
 def split_path(root: str | os.PathLike, dataset: str, split: str) -> Path:
@@ -36,10 +45,7 @@ def read_index(path: Path) -> list[ShardInfo]:
         UserError: no such data set, another schema version, or shards that do not belong together.
     """
     if not path.is_dir():
-        root = path.parents[1]
-        present = sorted(str(p.parent.relative_to(root)) for p in root.glob(f"*/*/{INDEX}"))
-        hint = f"; there are {', '.join(present)}" if present else ""
-        raise UserError(f"{path}: no such data set{hint}")
+        raise UserError(f"{path}: no such data set; {_how_to_get(path)}")
     index = path / INDEX
     shards: list[ShardInfo] = []
     for number, row in enumerate(read_jsonl(index), start=1):
@@ -67,19 +73,38 @@ def read_index(path: Path) -> list[ShardInfo]:
                     "them as two data sets"
                 )
     if not shards:
-        raise UserError(f"{path}: no shard is complete yet")
+        raise UserError(f"{path}: no shard is complete yet; {_how_to_get(path)}")
     return shards
 
 
+def _how_to_get(path: Path) -> str:
+    """The command that collects the split at `path`, and what there is instead."""
+    root, dataset = path.parents[1], path.parent.name
+    place = "" if root == Path("data") else f" root={shlex.quote(str(root))}"
+    present = sorted(str(p.parent.relative_to(root)) for p in root.glob(f"*/*/{INDEX}"))
+    hint = f" (there are {', '.join(present)})" if present else ""
+    return f"collect it by python scripts/collect_replay.py dataset={dataset}{place}{hint}"
+
+
 def damage_of(path: Path, info: ShardInfo, check: bool = True) -> str | None:
-    """What is wrong with a shard, or None; without `check`, only its size is compared."""
+    """What is wrong with a shard, or None; without `check`, only its size is compared.
+
+    Raises:
+        UserError: the shard may be whole, but this process cannot read it (no permission, too many
+            open files).
+    """
     try:
         size = path.stat().st_size
         if size != info.bytes:
             return f"has {size} bytes, not {info.bytes}"
         if check and sha256_file(path) != info.sha256:
             return "is not what was written (SHA-256)"
+        if not check:
+            with open(path, "rb"):
+                pass
     except OSError as error:
+        if error.errno not in _LOST:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from None
         return f"cannot be read: {error.strerror}"
     return None
 

@@ -66,7 +66,7 @@ def main() -> None:
     from experiments.data.recipes import recipe
     from experiments.data.summary import contact_sheet, show, summarise
     from ppo.evaluate import resolve_checkpoint
-    from replay.shards import DataSet
+    from replay.dataset import DataSet
 
     path = resolve_checkpoint(settings.checkpoint or CHECKPOINT)
     if not path.is_file():

@@ -1,18 +1,22 @@
 """Export a replay data set to Minari, and check that nothing was lost."""
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
+import envs.racing  # noqa: F401  (registers the environment)
 from common import cli
 from common.errors import UserError
 from common.runs import check_disk
 from replay import DataSet
 from replay.curate import read_episodes
-from replay.export import export_minari, import_minari
-from replay.schema import OBSERVATION_SHAPE
+from replay.export import check_id, export_minari, import_minari
+from replay.schema import OBSERVATION_SHAPE, Attributes
 
 DESCRIPTION = """Export one split of a data set to Minari, images as they are (no JPEG).
 
@@ -20,7 +24,8 @@ DESCRIPTION = """Export one split of a data set to Minari, images as they are (n
     python -c "import minari; print(minari.load_dataset('racing/d4-pilot-val-v0'))"
 
 The second line needs MINARI_DATASETS_PATH=<out>. Reads everything back and compares it with the
-original, value by value. Needs the extra minari."""
+original, value by value. `recover_environment()` of the data set makes the environment that it was
+recorded in, after `import envs.racing`. Needs the extra minari."""
 
 
 @dataclass
@@ -34,14 +39,25 @@ class Settings:
     out: str = field(default="data/minari", metadata={"help": "Minari's directory of data sets"})
 
 
+def environment(attributes: Attributes) -> EnvSpec:
+    """Of one car in the world that a data set was recorded in."""
+    spec = deepcopy(gymnasium.spec("racing/Race-v0"))
+    options = {"num_agents", "threads"}  # of our engine, for many cars at once
+    spec.kwargs |= {k: v for k, v in attributes.environment.items() if k not in options}
+    spec.kwargs["reward"] = dict(attributes.reward)
+    return spec
+
+
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
-    data = DataSet(settings.root, settings.dataset, settings.split)
     name = f"{settings.dataset}-{settings.split}".replace("_", "-").lower()
     dataset_id = settings.id or f"racing/{name}-v0"
+    check_id(dataset_id)
+    data = DataSet(settings.root, settings.dataset, settings.split)
     # A disk that fills up in the middle takes HDF5 down with it.
     check_disk(Path(settings.out), data.rows * (math.prod(OBSERVATION_SHAPE) + 1000), "a copy")
-    export_minari(read_episodes(data), data.attributes, dataset_id, settings.out)
+    spec = environment(data.attributes)
+    export_minari(read_episodes(data), data.attributes, dataset_id, settings.out, spec)
     steps = 0
     pairs = zip(read_episodes(data), import_minari(dataset_id, settings.out), strict=True)
     for number, (ours, theirs) in enumerate(pairs):

@@ -24,8 +24,9 @@ from envs.racing.pixels.frames import FrameAdapter
 from experiments.data.recipes import POLICY, TRACKS, Recipe, Source, recipe
 from replay.collect import collect
 from replay.curate import choose_episodes, copy_episodes, known_shards, link_shards
+from replay.dataset import DataSet
 from replay.schema import DIRECTIONS, Attributes
-from replay.shards import DataSet, ShardWriter
+from replay.shards import ShardWriter
 
 WORLDS = 16
 """Cars that are driven at a time."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from common import cli
 from common.files import replacing
+from replay.dataset import DataSet
 from replay.schema import DIRECTIONS
-from replay.shards import DataSet
 
 CORNER_EDGES = (0.0, 0.1, 0.35, 0.7, 1.0, 1.4, math.inf)
 """|corner_angle| in rad: straight, bent, and sharper and sharper."""

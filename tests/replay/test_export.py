@@ -1,6 +1,7 @@
 """To Minari and back."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -67,13 +68,40 @@ def test_an_existing_or_missing_data_set_is_named(tmp_path):
     with pytest.raises(UserError, match="no Minari data set 'racing/test-v0'"):
         list(import_minari(ID, tmp_path))
     export_minari(one, attributes(), ID, tmp_path)
-    with pytest.raises(UserError, match="refuses 'racing/test-v0'"):
+    with pytest.raises(UserError, match=r"racing/test-v0 exists: choose another id"):
         export_minari(one, attributes(), ID, tmp_path)
-    with pytest.raises(UserError, match="refuses"):
-        export_minari(one, attributes(), "no id", tmp_path)
+    with pytest.raises(UserError, match="is a data set and cannot hold others"):
+        export_minari(one, attributes(), f"{ID}/more-v1", tmp_path)
 
 
-def test_an_export_that_fails_leaves_no_half_behind(tmp_path):
+@pytest.mark.parametrize(
+    "wrong",
+    ["nover", "no id-v0", "../../x-v0", "/tmp/x-v0", "a//b-v0", "a/../b-v0", "", "x-v", "é-v0"],
+)
+def test_an_id_that_is_none_is_refused_before_anything_is_made(tmp_path, wrong):
+    root = tmp_path / "deep" / "root"
+    one = [episode(np.random.default_rng(2), 3, "cut")]
+    with pytest.raises(UserError, match="such as racing/d1-v0"):
+        export_minari(one, attributes(), wrong, root)
+    with pytest.raises(UserError, match="such as racing/d1-v0"):
+        list(import_minari(wrong, root))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_root_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="choose another out"):
+        export_minari([], attributes(), ID, tmp_path / "file")
+
+
+def listed(root, monkeypatch):
+    """Ids of the data sets that Minari finds, and whether it had to warn."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(root))
+    with warnings.catch_warnings(action="error"):
+        return sorted(minari.list_local_datasets())
+
+
+def test_an_export_that_fails_leaves_no_half_behind(tmp_path, monkeypatch):
     one = episode(np.random.default_rng(3), 5, "cut")
 
     def broken():
@@ -82,5 +110,9 @@ def test_an_export_that_fails_leaves_no_half_behind(tmp_path):
 
     with pytest.raises(OSError, match="gone"):
         export_minari(broken(), attributes(), ID, tmp_path)
+    assert list(tmp_path.iterdir()) == []
     export_minari([one], attributes(), ID, tmp_path)
+    export_minari([one], attributes(), "racing/deep/other-v3", tmp_path)
     assert len(list(import_minari(ID, tmp_path))) == 1
+    assert listed(tmp_path, monkeypatch) == ["racing/deep/other-v3", ID]
+    assert sorted(minari.namespace.list_local_namespaces()) == ["racing", "racing/deep"]

@@ -1,5 +1,6 @@
 """Shards and their index: what was written is what is read, and all else is named."""
 
+import errno
 import json
 import os
 import pickle
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from common.files import sha256_file
 from common.telemetry import TELEMETRY
-from replay import DataSet, ShardWriter
+from replay import DataSet, ShardWriter, index
 from replay.schema import columns
 from tests.replay.counters import (
     ATTRIBUTES,
@@ -142,6 +144,31 @@ def test_without_hashes_size_and_structure_are_still_checked(tmp_path):
         open_data(tmp_path, check=False)
 
 
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+def test_a_shard_that_this_process_holds_open_is_whole(tmp_path, mode):
+    write(tmp_path, [4, 5], max_rows=1)
+    for info in open_data(tmp_path).shards:
+        with h5py.File(tmp_path / "D" / "train" / info.file, mode):
+            data = open_data(tmp_path, on_damage="skip", check=False)
+            assert data.rows == 9 and data.skipped == {}
+            check_all(data)
+
+
+def test_what_cannot_be_read_just_now_is_no_damage_and_is_not_skipped(tmp_path, monkeypatch):
+    """Too many open files, no permission: skipping would lose whole rows without a word."""
+    write(tmp_path, [4, 5], max_rows=1)
+    broken = open_data(tmp_path).shards[1].file
+
+    def read(path):
+        if path.name == broken:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return sha256_file(path)
+
+    monkeypatch.setattr(index, "sha256_file", read)
+    with pytest.raises(UserError, match=f"{broken} cannot be read: Too many open files"):
+        open_data(tmp_path, on_damage="skip")
+
+
 def test_nothing_whole_is_an_error(tmp_path):
     write(tmp_path, [4])
     (info,) = open_data(tmp_path).shards
@@ -197,7 +224,11 @@ def test_rows_of_different_kinds_are_not_mixed(tmp_path):
 
 def test_a_missing_data_set_is_answered_with_those_that_are(tmp_path):
     write(tmp_path, [4])
-    with pytest.raises(UserError, match="E/train: no such data set; there are D/train"):
+    with pytest.raises(
+        UserError,
+        match=r"E/train: no such data set; collect it by python scripts/collect_replay.py "
+        r"dataset=E root=.* \(there are D/train\)",
+    ):
         DataSet(tmp_path, "E", "train")
     with pytest.raises(UserError, match="letters, digits"):
         DataSet(tmp_path, "../D", "train")
@@ -205,7 +236,9 @@ def test_a_missing_data_set_is_answered_with_those_that_are(tmp_path):
         open_data(tmp_path, on_damage="ignore")
     with ShardWriter(tmp_path, "F", "train", ATTRIBUTES):
         pass
-    with pytest.raises(UserError, match="no shard is complete yet"):
+    with pytest.raises(
+        UserError, match=r"no shard is complete yet; collect it by python .* dataset=F"
+    ):
         DataSet(tmp_path, "F", "train")
     (tmp_path / "G").write_text("in the way")
     with pytest.raises(UserError, match="cannot write to"):
@@ -270,6 +303,23 @@ def test_rows_that_do_not_exist_are_refused(tmp_path, start, length):
     write(tmp_path, [5])
     with pytest.raises(IndexError, match="has rows 0 to 4"):
         open_data(tmp_path).window(start, length)
+
+
+@pytest.mark.parametrize("none", [[], (), np.array([], np.int32), np.zeros(0)])
+def test_no_windows_are_arrays_without_windows(tmp_path, none):
+    write(tmp_path, [5])
+    data = open_data(tmp_path)
+    batch = data.windows(none, 3)
+    assert batch["observation"].shape == (0, 3, 96, 96, 3)
+    assert batch["reward"].shape == (0, 3) and batch["reward"].dtype == np.float32
+    assert data.windows(none, 3, out=batch) is batch
+
+
+@pytest.mark.parametrize("wrong", [[1.0], [True], 2, [[0, 1]], ["0"]])
+def test_starts_that_are_no_list_of_whole_numbers_are_refused(tmp_path, wrong):
+    write(tmp_path, [5])
+    with pytest.raises(ValueError, match="starts are a list of whole numbers"):
+        open_data(tmp_path).windows(wrong, 2)
 
 
 def test_forked_children_and_threads_read_what_the_parent_opened(tmp_path):

@@ -184,11 +184,19 @@ def test_probe_tracks_are_all_different(collect, tmp_path):
     assert ((tracks >= 100) & (tracks <= 499)).all()
 
 
-def test_a_data_set_goes_to_minari(collect, run, tmp_path):
+def test_a_data_set_goes_to_minari(collect, run, tmp_path, monkeypatch):
     pytest.importorskip("minari")
     collect("D2")
     last = run("export_minari", "dataset=D2", "split=val", f"out={tmp_path / 'minari'}")
     assert last == {"episodes": "2", "steps": "18", "id": "racing/d2-val-v0"}
+    import minari
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    recovered = minari.load_dataset("racing/d2-val-v0").recover_environment()
+    observation, _ = recovered.reset(seed=1)
+    assert observation.shape == (96, 96, 3)
+    assert recovered.unwrapped.spec.kwargs["preset"] == "race"
+    recovered.close()
 
 
 def test_the_policy_sees_from_ticks_what_it_was_trained_on(trained):
