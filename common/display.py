@@ -1,14 +1,22 @@
 """What a person sees while training: a live bar on a terminal, a line now and then elsewhere."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 SECONDS_PER_LINE = 15.0
+SECONDS_TO_FIRST_LINE = 5.0
 
 
 class Display:
@@ -77,3 +85,35 @@ class Display:
             return ""
         seconds = max(self.total - spent, 0) * (now - started) / (spent - first)
         return f"{timedelta(seconds=round(seconds))} left"
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield `progress(done, total)`, which shows how far something long is.
+
+    On a terminal it is a bar that goes when the work is done. Elsewhere it is a line after
+    SECONDS_TO_FIRST_LINE and then for every SECONDS_PER_LINE, so short work prints nothing.
+    """
+    console = Console()
+    started = time.monotonic()
+    next_line = started + SECONDS_TO_FIRST_LINE
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    bar = Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip
+    task = bar.add_task(title, total=None)
+
+    def progress(done: int, total: int) -> None:
+        nonlocal next_line
+        bar.update(task, completed=done, total=total)
+        now = time.monotonic()
+        if not console.is_terminal and now >= next_line and done < total:
+            next_line = now + SECONDS_PER_LINE
+            left = timedelta(seconds=round((total - done) * (now - started) / max(done, 1)))
+            console.print(
+                f"{title}: {100 * done / total:.0f}%, {left} left", markup=False, highlight=False
+            )
+
+    with bar:
+        yield progress

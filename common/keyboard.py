@@ -1,18 +1,27 @@
 """Driving by keyboard: keys to smooth controls, and a window (extra play)."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
+from common.rl.controls import ACTION_SIZE
+from common.rl.policy import TelemetrySpec
 
 STEER_PER_TICK, RELEASE_PER_TICK, GAS_PER_TICK, BRAKE = 0.12, 0.25, 0.1, 0.8
-"""How fast the wheel and the pedal follow the keys, and the brake of CarRacing's keyboard."""
+"""How far the wheel and the gas pedal move in a tick, and how hard CarRacing's keyboard brakes."""
 
 
-class Controls:
-    """Steer, gas and brake that follow the keys held."""
+class KeyboardDriver:
+    """A person as a policy of `common.rl.policy`: steer, gas and brake follow the keys held.
+
+    It decides every tick and reads no observation, because the person looks at the screen. The
+    carry is the action, (n, 3) float32: the wheel and the pedal need a moment to follow.
+    """
+
+    spec = TelemetrySpec()
 
     def __init__(self, pygame: Any) -> None:
         self._keys = {
@@ -23,7 +32,6 @@ class Controls:
         }
         self._held: set[int] = set()
         self._pygame = pygame
-        self.action = np.zeros(3, np.float32)
 
     def handle(self, event: Any) -> None:
         """Take note of a key that went down or up."""
@@ -34,20 +42,30 @@ class Controls:
         elif event.type == self._pygame.WINDOWFOCUSLOST:
             self._held.clear()  # the window will not hear of keys that go up elsewhere
 
-    def tick(self) -> np.ndarray:
-        """The action of the next tick, (3,) float32."""
-        on = {name: bool(keys & self._held) for name, keys in self._keys.items()}
-        steer, gas, _ = self.action
-        goal = float(on["right"] - on["left"])
-        step = STEER_PER_TICK if goal else RELEASE_PER_TICK
-        steer += np.clip(goal - steer, -step, step)
-        gas = min(gas + GAS_PER_TICK, 1.0) if on["gas"] else 0.0
-        self.action = np.array([steer, gas, BRAKE if on["brake"] else 0.0], np.float32)
-        return self.action
+    def initial(self, n: int, seeds: Sequence[int] | None = None) -> np.ndarray:
+        """See `common.rl.policy.Policy`; nothing here is random."""
+        return np.zeros((n, ACTION_SIZE), np.float32)
 
-    def release(self) -> None:
-        """Centre the wheel and let go of the pedals; keys stay held."""
-        self.action = np.zeros(3, np.float32)
+    def act(
+        self,
+        carry: np.ndarray,
+        observation: np.ndarray,
+        is_first: np.ndarray,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The action of the next tick, the same keys for every car.
+
+        An episode starts with the wheel centred and the pedals released; keys stay held.
+        """
+        held = {name: bool(keys & self._held) for name, keys in self._keys.items()}
+        steer, gas, _ = np.where(is_first[:, None], np.float32(0), carry).T
+        goal = float(held["right"] - held["left"])
+        step = STEER_PER_TICK if goal else RELEASE_PER_TICK
+        steer = steer + np.clip(goal - steer, -step, step)
+        gas = np.minimum(gas + GAS_PER_TICK, 1.0) if held["gas"] else np.zeros_like(gas)
+        brake = np.full_like(gas, BRAKE if held["brake"] else 0.0)
+        action = np.stack([steer, gas, brake], 1).astype(np.float32)
+        return action, action
 
 
 def open_window(size: tuple[int, int], instead: str) -> tuple[Any, Any]:

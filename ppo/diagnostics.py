@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.racing.config import ObservationSpec
-from envs.racing.evaluate import Evaluation, Policy
+from envs.racing.evaluate import Evaluation
 from envs.racing.sim.dynamics import DT
 
 SATURATED = 0.95
@@ -77,30 +76,6 @@ class Diagnosis:
         return f"warning: {self.name}: {self.message} ({self.value:.3g}, limit {self.limit:g})"
 
 
-class Recorder:
-    """A driver that keeps its actions: hand it to the evaluator in the driver's place."""
-
-    def __init__(self, driver: Policy) -> None:
-        self.driver = driver
-        self._actions: list[np.ndarray] = []
-
-    @property
-    def spec(self) -> ObservationSpec:
-        """The driver's own."""
-        return self.driver.spec
-
-    @property
-    def actions(self) -> Tensor:
-        """All actions so far, (n, 3) float32: steer, gas, brake."""
-        return torch.from_numpy(np.concatenate(self._actions))
-
-    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """The driver's actions (n, 3) for a batch of observations."""
-        actions = self.driver.act(observation, deterministic)
-        self._actions.append(actions.copy())
-        return actions
-
-
 def action_statistics(actions: Tensor) -> dict[str, float]:
     """Means and shares over `actions` (n, 3): steer, gas, brake."""
     steer, gas, brake = actions.unbind(-1)
@@ -145,11 +120,12 @@ def diagnose(row: Mapping[str, Any]) -> list[Diagnosis]:
     ]
 
 
-def diagnose_evaluation(evaluation: Evaluation, actions: Tensor) -> list[Diagnosis]:
-    """Every check on what a driver did in an evaluation; `actions` is (n, 3), all that it chose.
+def diagnose_evaluation(evaluation: Evaluation) -> list[Diagnosis]:
+    """Every check on what a driver did in an evaluation.
 
-    What belongs to training, reward and exploration and its losses, is not measured.
+    What belongs to training (reward, exploration, losses) is not measured.
     """
+    actions = torch.from_numpy(evaluation.actions)
     ticks, laps, speed, off, variance = np.array(
         [
             [row["ticks"], row["progress"], row["mean_speed"], row["off_track_rate"],

@@ -1,7 +1,7 @@
-"""A trained policy outside training: loading it, driving with it, judging it, reporting that."""
+"""A trained policy outside training: load it, drive with it, report how it was judged."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ import torch
 
 from common.cli import table
 from common.errors import UserError
+from common.rl.controls import ACTION_SIZE
+from common.rl.noise import Draws, initial_draws, standard_normal
+from common.rl.policy import ObservationSpec
 from common.runs import checkpoint_in
-from envs.racing.config import ObservationSpec
 from ppo import checkpoint
 from ppo.policy import ActorCritic, to_pixels
 
@@ -21,11 +23,20 @@ METRICS = ("native_return", "progress", "finished", "lap_time", "off_track_rate"
 """What the printed table shows, by the evaluator's names."""
 
 
-class Driver:
-    """A policy as something to drive with: uint8 frames in, actions out.
+CHUNK = 8
+"""Cars that the network decides for at a time; a smaller rest is filled up with black frames.
 
-    `spec` tells how to feed it: frame size, grey, stack, and for how many engine ticks each action
-    is held. `about` is the checkpoint's provenance.
+Matrix products round differently at different sizes, so at one fixed size a car's actions are the
+same to the last bit whoever drives beside it. At 8 rows they also do not depend on the row or
+on the number of threads, and a single car costs little more than it would alone."""
+
+
+class Driver:
+    """A trained policy behind the contract of `common.rl.policy`.
+
+    `spec` says how to feed it: frame size, grey, stack, and for how many engine ticks each action
+    is held. `about` is the checkpoint's provenance. The network remembers nothing; the carry says
+    where the cars' random sequences are, for those who sample.
     """
 
     def __init__(
@@ -33,34 +44,52 @@ class Driver:
         policy: ActorCritic,
         spec: ObservationSpec,
         about: Mapping[str, Any] | None = None,
-        seed: int = 0,
     ) -> None:
         self.policy, self.spec, self.about = policy, spec, dict(about or {})
-        self._device = policy.low.device
-        self._generator = torch.Generator().manual_seed(seed)
+
+    def initial(self, n: int, seeds: Sequence[int] | None = None) -> Draws:
+        """The carry of n cars; see `common.rl.policy.Policy`."""
+        return initial_draws(n, seeds)
 
     @torch.inference_mode()
-    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """float32 actions (3,) for one observation, (n, 3) for a batch: steer, gas, brake.
+    def act(
+        self,
+        carry: Draws,
+        observation: np.ndarray,
+        is_first: np.ndarray,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, Draws]:
+        """Actions (n, 3) float32; see `common.rl.policy.Policy`.
 
-        `observation` is uint8 of shape `spec.shape` or (n, *spec.shape). Raises `UserError` for
-        anything else.
+        Raises:
+            UserError: anything but uint8 frames (n, *spec.shape) for the n cars of the carry.
         """
         frames = np.asarray(observation)
-        single = frames.shape == self.spec.shape
-        batch = frames[None] if single else frames
-        if frames.dtype != np.uint8 or batch.shape[1:] != self.spec.shape:
+        n = len(carry.seed)
+        if frames.dtype != np.uint8 or frames.shape != (n, *self.spec.shape):
             raise UserError(
-                f"this policy takes uint8 frames of shape {self.spec.shape}, one or a batch; got "
-                f"{frames.dtype} {frames.shape}"
+                f"this policy takes uint8 frames of shape {(n, *self.spec.shape)}, one for each of "
+                f"the {n} cars of its carry; got {frames.dtype} {frames.shape}"
             )
-        noise = torch.zeros(len(batch), len(self.policy.controls))
-        if not deterministic:
-            noise.normal_(generator=self._generator)
-        pixels = to_pixels(batch, self.spec).to(self._device)
-        decision = self.policy.decide(pixels, noise.to(self._device))
-        actions = decision.action.float().cpu().numpy()
-        return actions[0] if single else actions
+        controls = len(self.policy.controls)
+        noise = np.zeros((n, controls)) if deterministic else standard_normal(carry, controls)
+        actions = np.empty((n, ACTION_SIZE), np.float32)
+        for start in range(0, n, CHUNK):
+            rows = slice(start, start + CHUNK)
+            actions[rows] = self._decide(frames[rows], noise[rows])
+        return actions, carry.advance()
+
+    def _decide(self, frames: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """Actions of at most CHUNK cars."""
+        n = len(frames)
+        if n < CHUNK:
+            missing = CHUNK - n
+            frames = np.concatenate([frames, np.zeros((missing, *frames.shape[1:]), np.uint8)])
+            noise = np.concatenate([noise, np.zeros((missing, noise.shape[1]))])
+        device = self.policy.low.device
+        pixels = to_pixels(frames, self.spec).to(device)
+        decision = self.policy.decide(pixels, torch.from_numpy(noise).float().to(device))
+        return decision.action[:n].float().cpu().numpy()
 
 
 def load_policy(
@@ -70,7 +99,7 @@ def load_policy(
 ) -> Driver:
     """The policy in the checkpoint at `path`; a run directory stands for its best one.
 
-    In float64 it is slower, and its decisions differ between processors by less than what
+    float64 is slower. Its decisions differ between processors too, but by less than what
     `envs.racing.drivers.ActionNoise` rounds off.
 
     Raises `UserError` for a missing, damaged or foreign file.
@@ -91,8 +120,10 @@ def require_extra(world: str) -> None:
 
 
 def resolve_checkpoint(path: str | os.PathLike) -> Path:
-    """`path` itself, or the checkpoint that the run directory it names would be judged by: the
-    best one, or the last where nothing was validated. `UserError` for a directory without."""
+    """The checkpoint that `path` means: itself or, of a run directory, the best one.
+
+    Where nothing was validated it is the last one. Raises `UserError` for a directory without.
+    """
     return checkpoint_in(path, ("best.pt", "last.pt"))
 
 

@@ -10,19 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from common.rl.controls import CONTROLS, press
 from common.rl.distributions import ClippedGaussian, SquashedGaussian
+from common.rl.policy import ObservationSpec
 from common.torch.layers import orthogonal
-from envs.racing.config import ObservationSpec
 from ppo.config import PolicyConfig
-
-CONTROLS = {
-    "one": {"steer": (-1.0, 1.0), "pedal": (-1.0, 1.0)},
-    "two": {"steer": (-1.0, 1.0), "gas": (0.0, 1.0), "brake": (0.0, 1.0)},
-}
-"""What a policy of so many pedals decides, with bounds. The environment's action is always steer,
-gas and brake: one pedal is gas above zero and its square the brake below."""
-
-ACTIONS = 3
 
 _ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -101,7 +93,7 @@ class ActorCritic(nn.Module):
         features = self._features(pixels)
         distribution = self._distribution(features)
         u = distribution.sample(noise)
-        action = self._press(distribution.squash(u))
+        action = press(distribution.squash(u))
         return Decision(u, action, distribution.log_prob(u), self._value(features))
 
     def state_value(self, pixels: Tensor) -> Tensor:
@@ -127,15 +119,6 @@ class ActorCritic(nn.Module):
         parameter stuck there.
         """
         self.log_std.clamp_(*self.limits)
-
-    def _press(self, controls: Tensor) -> Tensor:
-        """The action (n, 3), steer, gas and brake, that `controls` stand for."""
-        if self.config.pedals == "two":
-            return controls
-        steer, pedal = controls.unbind(-1)
-        # Squared, the brake is gentle near the middle: noise there must not cost speed, or the
-        # deterministic driver would be faster than the one that was trained.
-        return torch.stack([steer, pedal.clamp(min=0), (-pedal).clamp(min=0).square()], -1)
 
     def _features(self, pixels: Tensor) -> Tensor:
         features = self.encoder(pixels)

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.rl.controls import ACTION_SIZE
+from common.rl.policy import ObservationSpec
 from common.rl.returns import gae
 from common.rl.scaling import ReturnScaler
-from envs.racing.config import ObservationSpec
-from ppo.policy import ACTIONS, ActorCritic, pixel_shape, to_pixels
+from ppo.policy import ActorCritic, pixel_shape, to_pixels
 
 
 class RolloutBuffer:
@@ -41,7 +42,7 @@ class RolloutBuffer:
         self.num_steps, self.n_streams = num_steps, n_streams
         self.pixels = zeros(*pixel_shape(spec), dtype=torch.uint8)
         self.u = zeros(n_controls)
-        self.action = zeros(ACTIONS)
+        self.action = zeros(ACTION_SIZE)
         self.log_prob, self.value, self.reward = zeros(), zeros(), zeros()
         self.terminated, self.done = zeros(dtype=torch.bool), zeros(dtype=torch.bool)
         self.active = zeros(dtype=torch.bool)
@@ -111,7 +112,7 @@ class RolloutStats:
     reward_terms: dict[str, float] = field(default_factory=dict)
 
 
-class Collector:
+class RolloutCollector:
     """Drives a SAME_STEP vector environment with the current policy and fills a buffer."""
 
     def __init__(

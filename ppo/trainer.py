@@ -28,7 +28,7 @@ from ppo.algorithm import PPO, TrainingDiverged, scheduled_rate
 from ppo.config import PPOTrainConfig
 from ppo.diagnostics import action_statistics, as_metrics, diagnose, steady_steer
 from ppo.policy import ActorCritic
-from ppo.rollout import Collector, RolloutBuffer, RolloutStats
+from ppo.rollout import RolloutBuffer, RolloutCollector, RolloutStats
 from ppo.validation import Snapshot, Validation
 
 RECENT_EPISODES = 100
@@ -85,7 +85,7 @@ class Trainer:
         self.buffer = RolloutBuffer(
             config.ppo.num_steps, n_streams, self.spec, len(self.policy.controls), fabric.device
         )
-        self.collector = Collector(
+        self.collector = RolloutCollector(
             env,
             self.spec,
             self.policy,

@@ -11,7 +11,7 @@ import gymnasium
 from lightning.fabric import Fabric
 
 from common.config import check_growth, resumed
-from common.display import Display
+from common.display import Display, progress_bar
 from common.errors import ConfigError, UserError
 from common.files import sha256_file
 from common.mirror import LoggerConfig, open_mirror
@@ -23,7 +23,7 @@ from envs.racing import evaluate as evaluator
 from envs.racing.reference.vector_env import ReferenceVectorEnv
 from ppo import checkpoint
 from ppo.config import PPOTrainConfig
-from ppo.diagnostics import Recorder, diagnose_evaluation
+from ppo.diagnostics import diagnose_evaluation
 from ppo.display import make_display
 from ppo.evaluate import Driver, headline, load_policy, report, require_extra
 from ppo.trainer import Trainer
@@ -156,13 +156,18 @@ def _judge(config: PPOTrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]
     best = trainer.best_checkpoint
     path = best if config.evaluation.every else trainer.last_checkpoint
     driver = load_policy(path)
-    recorder = Recorder(driver)
     seeds = config.evaluation.final_seeds()
     env, direction = config.test_world
-    evaluation = evaluator.evaluate(
-        recorder, seeds, env=env, direction=direction, threads=config.evaluation.threads
-    )
-    diagnoses = diagnose_evaluation(evaluation, recorder.actions)
+    with progress_bar(f"driving {len(seeds)} test tracks") as progress:
+        evaluation = evaluator.evaluate(
+            driver,
+            seeds,
+            env=env,
+            direction=direction,
+            threads=config.evaluation.threads,
+            progress=progress,
+        )
+    diagnoses = diagnose_evaluation(evaluation)
     report(evaluation.summary, f"{path.name} on {env}, tracks {config.evaluation.test_seeds}")
     for diagnosis in diagnoses:
         if diagnosis.failed:
@@ -182,7 +187,15 @@ def _judge(config: PPOTrainConfig, run: Run, trainer: Trainer) -> dict[str, Any]
         from envs.racing.show.video import record_video  # late: loads an encoder
 
         video = run.videos / f"track{seeds[0]}.mp4"
-        record_video(driver, video, env=env, track_seed=seeds[0], direction=direction)
+        with progress_bar("filming") as progress:
+            record_video(
+                driver,
+                video,
+                env=env,
+                track_seed=seeds[0],
+                direction=direction,
+                progress=progress,
+            )
         results["video"] = str(video)
     return results
 

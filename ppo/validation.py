@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from common.errors import UserError
-from envs.racing.config import ObservationSpec
+from common.rl.policy import ObservationSpec
 from ppo.config import PolicyConfig
 from ppo.evaluate import Driver
 from ppo.policy import ActorCritic

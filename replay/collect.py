@@ -1,7 +1,7 @@
 """Driving turned into episodes: from a vector environment and a policy, or from any single one.
 
-Neither the policy nor the environment is known here. A policy is a callable, so repeated actions,
-grey or stacked frames are its own business: one row is one step of the environment.
+One row is one step of the environment. A policy that wants other frames than the environment's, or
+holds its actions for several ticks, is wrapped first, for example in `envs.racing.drivers.PerTick`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from common.errors import UserError
+from common.rl.policy import ObservationSpec, Policy, select_observation
+from common.seeding import derive
 from common.telemetry import TELEMETRY
 from replay.schema import ACTION_SIZE, OBSERVATION_SHAPE, Episode
 
 UNKNOWN_TRACK = -1
-"""The track seed of an episode whose environment tells none."""
-
-
-class Policy(Protocol):
-    """What drives a batch of n environments."""
-
-    def __call__(
-        self, observation: np.ndarray, info: Mapping[str, Any], is_first: np.ndarray
-    ) -> np.ndarray:
-        """Actions (n, 3) for observations (n, 96, 96, 3) uint8; `is_first`, (n,) bool, marks those
-        that start an episode."""
+"""The track seed of an episode whose environment does not say it."""
 
 
 class Writer(Protocol):
@@ -129,49 +121,55 @@ def collect(
 ) -> Collected:
     """Drive until episodes of `frames` rows in all are written.
 
-    Which episodes are written does not depend on how they end: every one that is begun is finished
-    and written, and none is begun once those written and under way fill the budget. (Taking what
-    ends first would prefer short episodes.) Without `length` the budget is therefore exceeded by
-    what the last episodes have to run; with it, only rows of episodes that end early are made up
-    for, and the sum is `frames` (one row more where a single one is left).
+    Which episodes are written does not depend on how they end: every one that begins is finished
+    and written, and none begins once those written and under way fill the budget. (Taking what
+    ends first would prefer short episodes.) Without `length` the sum therefore exceeds the budget
+    by what the last episodes still have to drive. With it, the sum is `frames` (one row more where
+    a single one is left), because episodes that end early are followed by others.
 
     Args:
         env: cars that are alone in their worlds; autoreset SAME_STEP, with `final_obs`.
-        policy: called at every step with all environments.
+        policy: decides at every step, for all environments; its observations are the environment's
+            or telemetry of its `info`. It acts deterministically.
         writer: takes the episodes, in the order in which they end.
         frames: rows to write, first and last observations of episodes included.
         scenario, direction: recorded with every episode.
         telemetry: names that must be in every `info` (and `final_info`).
-        length: rows after which an episode is cut, without being marked as ended, and its
-            environment reset by `options={"reset_mask": ...}`; None records to the end.
-        warmup: steps, at most, that are driven before recording begins; drawn for every episode,
-            so that recordings do not all show the standing start.
-        seed: of the warm-ups.
-        progress: told the number of rows of every step.
+        length: rows after which an episode is cut. It is not marked as ended, and its environment
+            is reset by `options={"reset_mask": ...}`. None records to the end.
+        warmup: steps, at most, that are driven before recording begins. It is drawn for every
+            episode, so that recordings do not all show the standing start.
+        seed: of the warm-ups, and of what the policy draws.
+        progress: called with the number of rows so far after every step.
 
     Raises:
-        UserError: an environment of another kind, or telemetry that is missing.
+        UserError: an environment of another kind, telemetry that is missing, or a policy that does
+            not take this environment's frames.
     """
     if env.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
         raise UserError("collect needs an environment that resets in the same step (SAME_STEP)")
     if frames < 1 or (length is not None and length < 2) or warmup < 0:
         raise UserError("collect: frames is at least 1, length at least 2, warmup at least 0")
+    _check_spec(policy, env)
     rng = np.random.default_rng(seed)
+    carry = policy.initial(
+        env.num_envs, [derive(seed, "policy", slot) for slot in range(env.num_envs)]
+    )
     recorders: list[EpisodeRecorder | None] = [None] * env.num_envs
     targets = np.zeros(env.num_envs, np.int64)
     is_first = np.ones(env.num_envs, bool)
-    wait = np.zeros(env.num_envs, np.int64)
+    steps_to_wait = np.zeros(env.num_envs, np.int64)
     rows = episodes = 0
     observation, info = env.reset()
     while True:
         _check_info(info, telemetry)
         if not np.all(info.get("active", True)):
             raise UserError("collect records cars that are alone in their worlds: num_agents=1")
-        wait[is_first] = rng.integers(0, warmup, is_first.sum(), endpoint=True)
-        under_way = [k for k, recorder in enumerate(recorders) if recorder is not None]
-        promised = rows + sum(max(targets[k], len(recorders[k])) for k in under_way)
-        for i in np.flatnonzero(wait == 0):
-            if recorders[i] is not None or promised >= frames:
+        steps_to_wait[is_first] = rng.integers(0, warmup, is_first.sum(), endpoint=True)
+        under_way = [i for i, recorder in enumerate(recorders) if recorder is not None]
+        planned = rows + sum(max(targets[i], len(recorders[i])) for i in under_way)
+        for i in np.flatnonzero(steps_to_wait == 0):
+            if recorders[i] is not None or planned >= frames:
                 continue
             recorders[i] = EpisodeRecorder(
                 observation[i],
@@ -181,11 +179,13 @@ def collect(
                 direction=direction,
             )
             # An episode takes a step; a single row is no use to anyone.
-            targets[i] = 1 if length is None else max(min(length, frames - promised), 2)
-            promised += targets[i]
+            targets[i] = 1 if length is None else max(min(length, frames - planned), 2)
+            planned += targets[i]
         if all(recorder is None for recorder in recorders) and rows >= frames:
             return Collected(rows, episodes)
-        actions = np.array(policy(observation, info, is_first), np.float32)
+        seen = select_observation(policy.spec, observation, info)
+        actions, carry = policy.act(carry, seen, is_first)
+        actions = np.array(actions, np.float32)
         observation, reward, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)
         cut = np.zeros(env.num_envs, bool)
@@ -207,9 +207,18 @@ def collect(
         if progress is not None:
             progress(rows + sum(len(recorder) for recorder in recorders if recorder is not None))
         is_first = ended | cut
-        wait = np.maximum(wait - 1, 0)
+        steps_to_wait = np.maximum(steps_to_wait - 1, 0)
         if cut.any():
             observation, info = env.reset(options={"reset_mask": cut})
+
+
+def _check_spec(policy: Policy, env: VectorEnv) -> None:
+    shape = env.single_observation_space.shape
+    if isinstance(policy.spec, ObservationSpec) and policy.spec.shape != shape:
+        raise UserError(
+            f"the policy takes frames {policy.spec.shape} and the environment shows {shape}; wrap "
+            "it in envs.racing.drivers.PerTick"
+        )
 
 
 def _check_info(info: Mapping[str, Any], telemetry: Sequence[str]) -> None:
@@ -275,11 +284,11 @@ class RecordReplay(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """As the environment's; steps beyond an episode's end are not recorded."""
-        taken = self._to_action(action)  # before the environment can change it
+        recorded = self._to_action(action)  # before the environment can change it
         observation, reward, terminated, truncated, info = self.env.step(action)
         if self._recorder is not None:
             frame, values = _frame(observation), self._values(info)
-            self._recorder.add(taken, frame, reward, terminated, truncated, values)
+            self._recorder.add(recorded, frame, reward, terminated, truncated, values)
             if terminated or truncated:
                 self._finish()
         return observation, reward, terminated, truncated, info

@@ -36,20 +36,27 @@ class Ours:
     """Our batch under the scripted driver; only the environment's own time is counted."""
 
     def __init__(self, num_envs: int, **options: Any) -> None:
+        import numpy as np
+
         from envs.racing import EnvConfig, RacingVectorEnv
-        from envs.racing.drivers.controller import CentrelineDriver
+        from envs.racing.drivers import CentrelineDriver
 
         self.env = RacingVectorEnv(num_envs, EnvConfig(preset="carracing", **options), seed=1)
         self.driver = CentrelineDriver()
+        self.carry = self.driver.initial(num_envs)
         _, self.info = self.env.reset()
+        self.is_first = np.ones(num_envs, bool)
         self.step()
 
     def step(self) -> float:
         """Seconds of one batched step."""
-        action = self.driver.act(self.info)
+        observation = self.driver.spec.gather(self.info, self.env.num_envs)
+        action, self.carry = self.driver.act(self.carry, observation, self.is_first)
         start = time.perf_counter()
-        _, _, _, _, self.info = self.env.step(action)
-        return time.perf_counter() - start
+        _, _, terminated, truncated, self.info = self.env.step(action)
+        seconds = time.perf_counter() - start
+        self.is_first = terminated | truncated
+        return seconds
 
     def frames_per_second(self, steps: int) -> float:
         return steps * self.env.num_envs / sum(self.step() for _ in range(steps))
@@ -65,16 +72,19 @@ class Reference:
         import numpy as np
 
         from envs.racing import EnvConfig, RacingVectorEnv
-        from envs.racing.drivers.controller import CentrelineDriver
+        from envs.racing.drivers import CentrelineDriver
         from envs.racing.reference.drive import make_reference
 
         env = RacingVectorEnv(1, EnvConfig(preset="carracing"), track_seeds=[seed])
         driver = CentrelineDriver()
+        carry, is_first = driver.initial(1), np.ones(1, bool)
         _, info = env.reset()
         self.actions = []
         for _ in range(steps):
-            self.actions.append(driver.act(info)[0].astype(np.float64))
-            _, _, _, _, info = env.step(self.actions[-1][None])
+            action, carry = driver.act(carry, driver.spec.gather(info, 1), is_first)
+            self.actions.append(action[0].astype(np.float64))
+            _, _, terminated, truncated, info = env.step(action)
+            is_first = terminated | truncated
         env.close()
         self.env, self.seed = make_reference(), seed
 

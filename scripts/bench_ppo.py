@@ -136,9 +136,14 @@ class StableBaselines:
         """The policy as the evaluator takes it."""
         return self
 
-    def act(self, observation: Any, deterministic: bool = True) -> Any:
-        """Actions (n, 3) for a batch of uint8 observations (n, 96, 96, 3)."""
-        return self.model.predict(observation, deterministic=deterministic)[0]
+    def initial(self, n: int, seeds: Any = None) -> None:
+        """See `common.rl.policy.Policy`: it remembers nothing."""
+
+    def act(
+        self, carry: None, observation: Any, is_first: Any, deterministic: bool = True
+    ) -> tuple[Any, None]:
+        """See `common.rl.policy.Policy`; observations are uint8 (n, 96, 96, 3)."""
+        return self.model.predict(observation, deterministic=deterministic)[0], carry
 
     def advance(self) -> None:
         """One rollout and its update."""

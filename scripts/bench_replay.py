@@ -74,12 +74,13 @@ def drive(num_episodes: int, rows: int = 1000) -> list[Episode]:
     """Episodes of the scripted driver."""
     from common.telemetry import TELEMETRY
     from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv
-    from envs.racing.drivers.controller import CentrelineDriver
+    from envs.racing.drivers import CentrelineDriver
 
     env = RacingVectorEnv(
         num_episodes, EnvConfig(max_ticks=rows), seed=1, endings=EndingConfig(finish=False)
     )
     driver = CentrelineDriver()
+    carry = driver.initial(num_episodes)
     frames = np.empty((num_episodes, rows, *env.single_observation_space.shape), np.uint8)
     action = np.zeros((num_episodes, rows, 3), np.float32)
     reward = np.zeros((num_episodes, rows), np.float32)
@@ -88,7 +89,9 @@ def drive(num_episodes: int, rows: int = 1000) -> list[Episode]:
     seeds = info["track_seed"]
     for row in range(rows):
         if row > 0:
-            action[:, row] = driver.act(info)
+            observation = driver.spec.gather(info, num_episodes)
+            is_first = np.full(num_episodes, row == 1)
+            action[:, row], carry = driver.act(carry, observation, is_first)
             frames[:, row], reward[:, row], _, _, info = env.step(action[:, row])
         for name, values in telemetry.items():
             values[:, row] = info[name]

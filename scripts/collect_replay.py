@@ -62,7 +62,7 @@ def main() -> None:
     # Late: --help need not wait for torch and numba.
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from experiments.data.collection import Collector, load_hashed
+    from experiments.data.collection import DataSetBuilder, load_hashed
     from experiments.data.recipes import recipe
     from experiments.data.summary import contact_sheet, show, summarise
     from ppo.evaluate import resolve_checkpoint
@@ -78,12 +78,12 @@ def main() -> None:
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()) as bars:
         tasks: dict[str, int] = {}
 
-        def report(title: str, rows: int, wanted: int) -> None:
+        def report(title: str, rows: int, total: int) -> None:
             if title not in tasks:
-                tasks[title] = bars.add_task(title, total=wanted)
+                tasks[title] = bars.add_task(title, total=total)
             bars.update(tasks[title], completed=rows)
 
-        collector = Collector(
+        builder = DataSetBuilder(
             root,
             policy,
             content,
@@ -92,18 +92,18 @@ def main() -> None:
             early=early,
             report=report,
         )
-        collector.fill(settings.dataset)
+        builder.fill(settings.dataset)
 
     splits = recipe(settings.dataset).splits()
-    sets = {split: DataSet(root, settings.dataset, split) for split in splits}
-    summaries = {split: summarise(data) for split, data in sets.items()}
+    data_sets = {split: DataSet(root, settings.dataset, split) for split in splits}
+    summaries = {split: summarise(data) for split, data in data_sets.items()}
     show(settings.dataset, summaries)
     place = root / settings.dataset
-    contact_sheet(sets[splits[0]], place / "contact.png")
+    contact_sheet(data_sets[splits[0]], place / "contact.png")
     write_json(place / "summary.json", {"splits": summaries})
     numbers = {
-        "rows": sum(found["rows"] for found in summaries.values()),
-        "episodes": sum(found["episodes"] for found in summaries.values()),
+        "rows": sum(summary["rows"] for summary in summaries.values()),
+        "episodes": sum(summary["episodes"] for summary in summaries.values()),
         "off_track": summaries[splits[0]]["all"]["off_track"],
         "speed": summaries[splits[0]]["all"]["speed"],
     }
@@ -115,7 +115,7 @@ def main() -> None:
             metrics=numbers,
             details={
                 "about": recipe(settings.dataset).about,
-                "sha256": {split: data.sha256 for split, data in sets.items()},
+                "sha256": {split: data.sha256 for split, data in data_sets.items()},
                 "splits": summaries,
             },
         )

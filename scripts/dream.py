@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -12,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common import cli
+from common.display import progress_bar
 from common.errors import UserError
 from common.files import replacing, sha256_file
-from common.keyboard import Controls, open_window
+from common.keyboard import KeyboardDriver, open_window
+from common.rl.controls import Recorded
+from common.rl.policy import Policy
 from common.runs import Run, timestamped
 
 if TYPE_CHECKING:
     from rssm import State, WorldModel
 
-DESCRIPTION = """Dream: the model sees a second of real driving, then imagines on its own.
+DESCRIPTION = """Dream: the model observes a second of real driving, then imagines the rest.
 
     python scripts/dream.py checkpoint=experiments/checkpoints/P5.pt
     python scripts/dream.py checkpoint=... film=true script=left
@@ -30,6 +32,7 @@ screen: it drives by a script and writes dream.mp4 into the run directory."""
 
 SCALE = 6
 CONTEXT = 50
+QUICK_TICKS = 25
 SCRIPTS: dict[str, tuple[tuple[int, tuple[float, float, float]], ...]] = {
     "slalom": ((30, (0, 0.4, 0)), (25, (-0.5, 0.2, 0)), (25, (0.5, 0.2, 0)), (40, (0, 0.4, 0))),
     "left": ((20, (0, 0.3, 0)), (100, (-0.6, 0.15, 0))),
@@ -37,6 +40,9 @@ SCRIPTS: dict[str, tuple[tuple[int, tuple[float, float, float]], ...]] = {
     "brake": ((40, (0, 0.6, 0)), (60, (0, 0, 0.6)), (20, (0, 0, 0))),
 }
 """Ticks and steer, gas, brake of each part."""
+
+LABELS = {"steer": "wheel angle (rad)"}
+"""Predictions whose own name would be mistaken for an action's."""
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Settings:
         default=True, metadata={"help": "draw the state from the prior; false takes its mode"}
     )
     seed: int = field(default=0, metadata={"help": "of what is drawn"})
-    quick: bool = field(default=False, metadata={"help": "25 ticks"})
+    quick: bool = field(default=False, metadata={"help": f"{QUICK_TICKS} ticks"})
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
     name: str = field(default="", metadata={"help": "name of the run directory"})
 
@@ -70,8 +76,10 @@ class Dream:
 
     Attributes:
         frame: (size, size, 3) uint8, what is imagined now.
-        predictions: by head, numbers.
+        predictions: numbers by the name of the head.
         ticks: imagined so far.
+        is_first: nothing was imagined yet.
+        action: (3,) that led here.
     """
 
     def __init__(self, model: WorldModel, data: Any, settings: Settings) -> None:
@@ -89,23 +97,34 @@ class Dream:
         self.begin(settings.start)
 
     def begin(self, episode: int) -> None:
-        """See the first second of an episode."""
+        """Observe the first second of an episode."""
         torch = self._torch
         self.episode = episode % len(self._episodes)
         first = int(self._episodes[self.episode]["start"])
         rows = self._data.windows([first], CONTEXT, ["observation", "action", "is_first"])
         self.context = rows["observation"][0]
         with torch.no_grad():
-            seen = self._model.observe(
+            observed = self._model.observe(
                 torch.from_numpy(rows["observation"]),
                 torch.from_numpy(rows["action"]),
                 torch.from_numpy(rows["is_first"]),
                 noise=self._model.core.latent.noise((1, CONTEXT), self._generator),
             )
-        self.state = type(seen.state)(*(part[:, -1] for part in seen.state))
+        self.state = type(observed.state)(*(part[:, -1] for part in observed.state))
         self.frame = self.context[-1]
         self.predictions: dict[str, float] = {}
         self.ticks = 0
+        self.is_first, self.action = True, np.zeros(3, np.float32)
+
+    def drive(self, policy: Policy, carry: Any) -> Any:
+        """Imagine one tick, as a policy of one car that needs no observation decides.
+
+        Takes and returns the policy's carry.
+        """
+        observation = np.zeros((1, *policy.spec.shape), np.float32)
+        actions, carry = policy.act(carry, observation, np.array([self.is_first]))
+        self.step(actions[0])
+        return carry
 
     def step(self, action: np.ndarray) -> None:
         """Imagine one tick. action: (3,) steer, gas, brake."""
@@ -125,37 +144,44 @@ class Dream:
         self.frame = (255 * picture).round().to(torch.uint8).numpy()
         self.predictions = {name: float(value) for name, value in future.predictions.items()}
         self.ticks += 1
+        self.is_first, self.action = False, np.asarray(action, np.float32)
 
 
-def picture_of(frame: np.ndarray, dream: Dream, action: np.ndarray, heading: str) -> np.ndarray:
-    """(H, W, 3) uint8: the frame, enlarged, with controls and predictions beside it."""
+def picture_of(frame: np.ndarray, dream: Dream, heading: str) -> np.ndarray:
+    """(H, W, 3) uint8: the frame, enlarged, with the action and the predictions beside it."""
     import cv2
 
     size = frame.shape[0] * SCALE
     picture = np.full((size, size + 260, 3), 250, np.uint8)
     picture[:, :size] = cv2.resize(frame, (size, size), interpolation=cv2.INTER_NEAREST)
-    lines = [heading, "", *(f"{n}  {v:+.2f}" for n, v in zip(("steer", "gas", "brake"), action,
-                                                             strict=True)), ""]  # fmt: skip
-    lines += [f"{name}  {value:.3g}" for name, value in dream.predictions.items()]
+    action = dict(zip(("steer", "gas", "brake"), dream.action, strict=True))
+    # The action's steer is the command and the model's is the angle of the wheels.
+    lines = [heading, "", "ACTION", *(f"{name}  {value:+.2f}" for name, value in action.items())]
+    if dream.predictions:
+        lines += ["", "THE MODEL PREDICTS"]
+        lines += [
+            f"{LABELS.get(name, name)}  {value:.3g}" for name, value in dream.predictions.items()
+        ]
     for i, text in enumerate(lines):
         cv2.putText(picture, text, (size + 14, 30 + 24 * i), cv2.FONT_HERSHEY_SIMPLEX, 0.46,
                     (40, 40, 40), 1, cv2.LINE_AA)  # fmt: skip
     return picture
 
 
-def scripted(name: str, limit: int | None) -> Iterator[np.ndarray]:
-    """The actions of a script, (3,) each."""
-    actions = [action for ticks, action in SCRIPTS[name] for _ in range(ticks)]
-    yield from (np.array(action, np.float32) for action in actions[:limit])
-
-
 def film(dream: Dream, path: Path, settings: Settings) -> None:
     """Write a scripted dream, its context in front."""
     import av
 
-    still = np.zeros(3, np.float32)
-    shape = picture_of(dream.frame, dream, still, "").shape
-    with replacing(path) as temporary, av.open(temporary, "w", format="mp4") as movie:
+    script = [action for ticks, action in SCRIPTS[settings.script] for _ in range(ticks)]
+    ticks = QUICK_TICKS if settings.quick else len(script)
+    policy = Recorded(script)
+    carry = policy.initial(1)
+    shape = picture_of(dream.frame, dream, "").shape
+    with (
+        replacing(path) as temporary,
+        av.open(temporary, "w", format="mp4") as movie,
+        progress_bar("dreaming") as progress,
+    ):
         stream = movie.add_stream("libx264", rate=25)
         stream.width, stream.height, stream.pix_fmt = shape[1], shape[0], "yuv420p"
         stream.codec_context.time_base = Fraction(1, 25)
@@ -164,33 +190,33 @@ def film(dream: Dream, path: Path, settings: Settings) -> None:
             movie.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
 
         for frame in dream.context[-25:]:
-            add(picture_of(frame, dream, still, "real driving"))
-        for action in scripted(settings.script, 25 if settings.quick else None):
-            dream.step(action)
-            add(picture_of(dream.frame, dream, action, f"imagined, tick {dream.ticks}"))
+            add(picture_of(frame, dream, "real driving"))
+        for tick in range(1, ticks + 1):
+            carry = dream.drive(policy, carry)
+            add(picture_of(dream.frame, dream, f"imagined, tick {tick}"))
+            progress(tick, ticks)
         movie.mux(stream.encode(None))
 
 
 def drive(dream: Dream, settings: Settings, pygame: Any, window: Any) -> None:
     """Imagine by the keyboard, in real time where the machine can."""
-    controls, total = Controls(pygame), 0
+    driver, total = KeyboardDriver(pygame), 0
+    carry = driver.initial(1)
     try:
-        while not settings.quick or total < 25:
+        while not settings.quick or total < QUICK_TICKS:
             started = time.perf_counter()
             for event in pygame.event.get():
-                controls.handle(event)
+                driver.handle(event)
                 if event.type == pygame.QUIT or (
                     event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE
                 ):
                     return
                 if event.type == pygame.KEYDOWN and event.key == pygame.K_r:
                     dream.begin(dream.episode + 1)
-                    controls.release()
-            action = controls.tick()
-            dream.step(action)
+            carry = dream.drive(driver, carry)
             total += 1
-            shown = picture_of(dream.frame, dream, action, f"imagined, tick {dream.ticks}")
-            window.blit(pygame.image.frombuffer(shown, shown.shape[1::-1], "RGB"), (0, 0))
+            picture = picture_of(dream.frame, dream, f"imagined, tick {dream.ticks}")
+            window.blit(pygame.image.frombuffer(picture, picture.shape[1::-1], "RGB"), (0, 0))
             pygame.display.flip()
             time.sleep(max(1 / 50 - (time.perf_counter() - started), 0))
     finally:
@@ -206,9 +232,9 @@ def main() -> None:
     model = load_world_model(path)
     data = DataSet(settings.data_root, settings.dataset, settings.split, check=False)
     dream = Dream(model, data, settings)
-    if not settings.film:  # where there is no display, there is no run
+    if not settings.film:  # first, so that a missing display leaves no run directory behind
         size = dream.frame.shape[0] * SCALE
-        shown = open_window((size + 260, size), "film=true dreams without one")
+        pygame, window = open_window((size + 260, size), "film=true dreams without one")
     run = Run.create(
         settings.run_root,
         settings.name or timestamped("dream"),
@@ -221,7 +247,7 @@ def main() -> None:
         results["video"] = str(run.videos / "dream.mp4")
         film(dream, run.videos / "dream.mp4", settings)
     else:
-        drive(dream, settings, *shown)
+        drive(dream, settings, pygame, window)
     cli.finish(results | {"ticks": dream.ticks}, run)
 
 

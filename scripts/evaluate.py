@@ -1,9 +1,10 @@
-"""Judge a checkpoint with the locked evaluator: a table here, every track in eval.json."""
+"""Judge a checkpoint by the locked evaluator: prints a table, writes every track to eval.json."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from common import cli
+from common.display import progress_bar
 from common.errors import UserError
 from common.files import sha256_file
 from common.runs import Run, timestamped
@@ -51,7 +52,7 @@ def main() -> None:
     # Late: --help need not wait for torch and numba.
     from common.torch.device import choose_device
     from envs.racing import evaluate as evaluator
-    from ppo.diagnostics import Recorder, diagnose_evaluation
+    from ppo.diagnostics import diagnose_evaluation
     from ppo.evaluate import headline, load_policy, report, require_extra, resolve_checkpoint
 
     require_extra(settings.env)
@@ -70,16 +71,17 @@ def main() -> None:
         extra={"evaluator": evaluator.EVALUATOR_HASH, "checkpoint_sha256": digest},
     )
     print(f"device {device}")
-    recorder = Recorder(driver)
-    evaluation = evaluator.evaluate(
-        recorder,
-        seeds,
-        env=settings.env,
-        direction=settings.direction,
-        threads=settings.threads,
-        sealed=settings.sealed,
-    )
-    diagnoses = diagnose_evaluation(evaluation, recorder.actions)
+    with progress_bar(f"driving {len(seeds)} tracks") as progress:
+        evaluation = evaluator.evaluate(
+            driver,
+            seeds,
+            env=settings.env,
+            direction=settings.direction,
+            threads=settings.threads,
+            sealed=settings.sealed,
+            progress=progress,
+        )
+    diagnoses = diagnose_evaluation(evaluation)
     report(evaluation.summary, f"{path} on {settings.env}, tracks {settings.seeds}")
     for diagnosis in diagnoses:
         if diagnosis.failed:

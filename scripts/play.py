@@ -1,4 +1,4 @@
-"""Drive with the keyboard, in real time; what is driven is recorded."""
+"""Drive with the keyboard, in real time; every episode is recorded."""
 
 import io
 import time
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from common import cli
+from common.display import progress_bar
 from common.errors import UserError
 from common.files import atomic_write_bytes
-from common.keyboard import Controls, open_window
+from common.keyboard import KeyboardDriver, open_window
+from common.rl.controls import Recorded
 from common.runs import Run, timestamped
 from common.telemetry import TELEMETRY
 
@@ -59,7 +61,7 @@ class Settings:
 
 
 class Episode:
-    """What was driven on one track."""
+    """The recording of one episode."""
 
     def __init__(self, world: "EngineWorld") -> None:
         self._names = tuple(TELEMETRY)
@@ -72,7 +74,7 @@ class Episode:
         return [world.info[name][0] for name in self._names]
 
     def add(self, action: np.ndarray, world: "EngineWorld") -> None:
-        """A tick and where it led."""
+        """Record a tick: the action, and the world after it."""
         self.actions.append(action)
         self._rewards.append(world.reward)
         self._telemetry.append(self._row(world))
@@ -103,7 +105,9 @@ class Game:
 
     def __init__(self, world: "EngineWorld", run: Run, settings: Settings, pygame: Any) -> None:
         self._world, self._run, self._settings, self._pygame = world, run, settings, pygame
-        self._controls = Controls(pygame)
+        self._driver = KeyboardDriver(pygame)
+        self._carry = self._driver.initial(1)
+        self._action = np.zeros(3, np.float32)
         self._episode = Episode(world)
         self.saved: list[Path] = []
         self.ticks = 0
@@ -116,13 +120,13 @@ class Game:
         limit = QUICK_TICKS if self._settings.quick else self._settings.ticks
         start, skipped = time.perf_counter(), 0
         while not limit or self.ticks < limit:
-            if not all([self._heard(event) for event in events()]):
+            if not all([self._handle(event) for event in events()]):
                 break
             self._tick()
             self.ticks += 1
             late = time.perf_counter() - start - self.ticks / 50
             if late < 0 or skipped == MOST_SKIPPED:
-                show(self._world, self._controls.action)
+                show(self._world, self._action)
                 skipped = 0
             else:
                 skipped += 1
@@ -130,12 +134,12 @@ class Game:
             if late > 1.0:  # a machine that cannot keep up, or slept: no catching up
                 start += late
             time.sleep(max(-late, 0.0))
-        self._keep()
+        self._save_episode()
 
-    def _heard(self, event: Any) -> bool:
+    def _handle(self, event: Any) -> bool:
         """React to an event; False ends the game."""
         pygame = self._pygame
-        self._controls.handle(event)
+        self._driver.handle(event)
         if event.type == pygame.QUIT:
             return False
         if event.type == pygame.KEYDOWN:
@@ -151,44 +155,32 @@ class Game:
     def _tick(self) -> None:
         if self._world.status.over:
             return
-        action = self._controls.tick()
-        self._world.step(action)
-        self._episode.add(action, self._world)
+        observation, is_first = self._world.observe()[None], np.array([self._world.is_first])
+        actions, self._carry = self._driver.act(self._carry, observation, is_first)
+        self._action = actions[0]
+        self._world.step(self._action)
+        self._episode.add(self._action, self._world)
         lap = self._world.status.lap_time
         if lap is not None:
             self.best_lap = min(lap, self.best_lap or lap)
 
     def _begin(self, seed: int) -> None:
-        self._keep()
+        self._save_episode()
         self._world.restart(seed)
-        self._controls.release()
+        self._action = np.zeros(3, np.float32)
         self._episode = Episode(self._world)
 
-    def _keep(self) -> None:
+    def _save_episode(self) -> None:
         if self._episode.actions:
             path = self._run.path / f"episode_{len(self.saved)}.npz"
             self._episode.save(path, self._world, self._settings.preset)
             self.saved.append(path)
 
 
-class Replay:
-    """Drives recorded actions again; the engine makes the same episode of them."""
-
-    def __init__(self, actions: np.ndarray) -> None:
-        from envs.racing.config import ObservationSpec
-
-        self.spec = ObservationSpec()
-        self._actions = iter(actions)
-
-    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """The next action, (1, 3)."""
-        return next(self._actions)[None]
-
-
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     # Late: --help need not wait for numba.
-    from envs.racing.config import EnvConfig, ObservationSpec
+    from envs.racing.config import EnvConfig
     from envs.racing.show.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
     from envs.racing.show.stage import EngineWorld
     from envs.racing.show.video import DIRECTION_NAMES, record_video
@@ -205,7 +197,7 @@ def main() -> None:
     except ValueError as error:
         raise UserError(str(error)) from None
     pygame, window = open_window((VIEW_WIDTH + WIDTH, HEIGHT), "scripts/watch.py does not need one")
-    world = EngineWorld(ObservationSpec(), config, settings.track_seed)
+    world = EngineWorld(KeyboardDriver.spec, config, settings.track_seed)
     run = Run.create(
         settings.run_root,
         settings.name or timestamped("play", settings.preset),
@@ -234,18 +226,19 @@ def main() -> None:
         world.close()
     if settings.video:
         for number, path in enumerate(game.saved):
-            print(f"filming episode {number}", flush=True)
             with np.load(path, allow_pickle=False) as episode:
                 actions, seed = episode["actions"], int(episode["track_seed"])
-            record_video(
-                Replay(actions),
-                run.videos / f"episode_{number}.mp4",
-                env=settings.preset,
-                track_seed=seed,
-                direction=settings.direction,
-                max_ticks=len(actions),
-                config=config,
-            )
+            with progress_bar(f"filming episode {number}") as progress:
+                record_video(
+                    Recorded(actions),  # the engine makes the same episode of them
+                    run.videos / f"episode_{number}.mp4",
+                    env=settings.preset,
+                    track_seed=seed,
+                    direction=settings.direction,
+                    max_ticks=len(actions),
+                    config=config,
+                    progress=progress,
+                )
     metrics = {"episodes": len(game.saved), "ticks": game.ticks, "best_lap_time": game.best_lap}
     cli.finish({**metrics, "recorded": str(run.path)}, run)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from common import cli
+from common.display import progress_bar
 from common.errors import UserError
 from common.files import sha256_file
 from common.runs import ROOT, Run, timestamped
@@ -89,15 +90,19 @@ def main() -> None:
     name = f"{settings.env}_{settings.track_seed}_{settings.direction}.mp4"
     video = Path(settings.out) if settings.out else run.videos / name
     print(f"device {device}; filming {path} on track {settings.track_seed}", flush=True)
-    facts = record_video(
-        driver,
-        video,
-        env=settings.env,
-        track_seed=settings.track_seed,
-        direction=settings.direction,
-        max_ticks=min(settings.max_ticks, QUICK_TICKS) if settings.quick else settings.max_ticks,
-        fps=QUICK_FPS if settings.quick else settings.fps,
-    )
+    with progress_bar("filming") as progress:
+        facts = record_video(
+            driver,
+            video,
+            env=settings.env,
+            track_seed=settings.track_seed,
+            direction=settings.direction,
+            max_ticks=min(settings.max_ticks, QUICK_TICKS)
+            if settings.quick
+            else settings.max_ticks,
+            fps=QUICK_FPS if settings.quick else settings.fps,
+            progress=progress,
+        )
     if settings.picture:
         save_still(video, settings.picture_at, Path(settings.picture))
         facts["picture"] = settings.picture

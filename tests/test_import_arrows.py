@@ -32,7 +32,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "pixels": {"sim"},
         "score": {"sim"},
         "reference": {"sim", "pixels", "score"},
-        "drivers": {"sim"},
+        "drivers": {"sim", "pixels"},
         "show": {"sim", "pixels", "score", "reference"},
     },
     "autoresearch": {

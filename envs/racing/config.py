@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from common.rl.policy import ActionRepeat, FrameStack, ObservationSpec, Size
 from common.schema import config_class
 
-Size = Literal[64, 96]
-FrameStack = Annotated[int, Field(ge=1, le=16)]
-ActionRepeat = Annotated[int, Field(ge=1, le=50)]
 Grip = Annotated[float, Field(gt=0, le=4)]
 
 SHOWN_OTHERWISE = {
@@ -20,31 +18,6 @@ SHOWN_OTHERWISE = {
 }  # fmt: skip
 """Fields that change only what is seen, how often, or where a track comes from: CarRacing-v3 stays
 CarRacing-v3 with them."""
-
-
-@config_class
-class ObservationSpec:
-    """The frames that a policy was trained on; everything needed to feed it from any source.
-
-    Attributes:
-        size: frame height and width in pixels.
-        grey: one luminance channel instead of RGB.
-        frame_stack: number of frames, oldest first, one per decision.
-        action_repeat: engine ticks per decision.
-    """
-
-    size: Size = 96
-    grey: bool = False
-    frame_stack: FrameStack = 1
-    action_repeat: ActionRepeat = 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one observation: (stack, H, W) if grey, (H, W, 3) or (stack, H, W, 3) if RGB."""
-        if self.grey:
-            return self.frame_stack, self.size, self.size
-        stack = () if self.frame_stack == 1 else (self.frame_stack,)
-        return (*stack, self.size, self.size, 3)
 
 
 @config_class

@@ -5,6 +5,10 @@ quantities only, so no reward configuration can flatter a policy. Each result ca
 `EVALUATOR_HASH`, the hash of this file and of the engine that it measures with: numbers with
 different hashes were not measured with the same ruler.
 
+Every car has a fixed slot in its batch from the first decision to the last, whether its drive has
+ended or not, so a policy with a memory can be judged. What a track's row says does not depend on
+the other tracks of the list; a sampling policy draws from (track seed, decision).
+
 Worlds: "race" ends at a lap by arc length, and goes on beyond the playfield; "carracing" is the
 same game with CarRacing-v3's own endings; "gymnasium_carracing" is the real CarRacing-v3 (extra
 `parity`), driven through the same observations with its score text blackened.
@@ -14,18 +18,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from common.errors import UserError
+from common.rl.policy import Policy, TelemetrySpec, frame_settings, select_observation
 from common.seeding import refuse_sealed, whole_seed
 from common.statistics import bounded_interval, proportion_interval
-from envs.racing.config import EnvConfig, ObservationSpec
+from envs.racing.config import EnvConfig
 from envs.racing.reference.pool import ReferencePool
 from envs.racing.score.endings import EndingConfig
 from envs.racing.score.metrics import episode_statistics
@@ -73,13 +78,8 @@ EVALUATOR_HASH = _hash()
 """SHA-256 of this file and the engine's sources."""
 
 
-class Policy(Protocol):
-    """What can be evaluated."""
-
-    spec: ObservationSpec
-
-    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """Actions (n, 3) for a batch of uint8 observations (n, *spec.shape)."""
+Progress = Callable[[int, int], None]
+"""Called as (done, total) while something long runs."""
 
 
 @dataclass
@@ -91,6 +91,7 @@ class Evaluation:
             lap_time (s, None if not finished), off_track_rate (share of ticks with all wheels off),
             left_track (ever so), mean_speed (units/s), steering_variance, ticks, decisions.
         settings: env, direction, max_ticks, deterministic and the policy's spec.
+        actions: (decisions of all tracks, 3) float32, every action of a drive that had not ended.
         summary: metric -> {"mean", "low", "high", "n"} with 95% intervals over tracks (see
             `common.statistics.bounded_interval`;
             Wilson for shares; lap_time over finished tracks only, absent if there are none), and
@@ -99,6 +100,9 @@ class Evaluation:
 
     rows: list[dict[str, Any]]
     settings: dict[str, Any]
+    actions: np.ndarray = field(
+        default_factory=lambda: np.zeros((0, 3), np.float32), repr=False, compare=False
+    )
     summary: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +119,7 @@ class Evaluation:
         self.summary["native_return_p10"] = float(np.percentile(returns, 10))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for `eval.json`."""
+        """All but the actions, for `eval.json`."""
         return {
             "evaluator": EVALUATOR_HASH,
             "settings": self.settings,
@@ -134,6 +138,7 @@ def evaluate(
     deterministic: bool = True,
     threads: int = 1,
     sealed: bool = False,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Drive every track once.
 
@@ -143,13 +148,16 @@ def evaluate(
         env: one of WORLDS.
         direction: "ccw", or "cw" in race.
         max_ticks: engine ticks per track; the published figures use the default.
-        deterministic: the policy's squashed mean rather than a sample.
+        deterministic: the policy's most likely actions rather than a sample.
         threads: engine threads, or worker processes that step the real CarRacing-v3; the result
             does not depend on it.
         sealed: allow the sealed tracks, which a final report opens once.
+        progress: called after every decision with the engine ticks done and the most that there
+            can be, summed over tracks.
 
     Raises:
-        UserError: an unknown world or direction, no seeds, sealed ones, or a missing extra.
+        UserError: an unknown world or direction, no seeds, sealed ones, a missing extra, or a
+            policy that reads telemetry in the real CarRacing-v3, which has none.
     """
     seeds = [whole_seed(seed) for seed in track_seeds]
     if not sealed:
@@ -162,69 +170,163 @@ def evaluate(
         raise UserError(f"threads is 1 to 256, not {threads}")
     if not seeds:
         raise UserError("an evaluation needs at least one track seed")
+    if env == "gymnasium_carracing" and isinstance(policy.spec, TelemetrySpec):
+        raise UserError(
+            f"this policy reads telemetry, and {env} has only pixels; judge it in env=race or "
+            "env=carracing"
+        )
     rows: list[dict[str, Any]] = []
+    actions: list[np.ndarray] = []
     for start in range(0, len(seeds), BATCH):
-        some = seeds[start : start + BATCH]
+        batch = seeds[start : start + BATCH]
         if env == "gymnasium_carracing":
-            rows += _drive_reference(policy, some, max_ticks, deterministic, threads)
+            world: _World = _ReferenceWorld(policy, batch, max_ticks, threads)
         else:
-            rows += _drive(policy, some, env, direction, max_ticks, deterministic, threads)
+            world = _EngineWorld(policy, batch, env, direction, max_ticks, threads)
+        with closing(world):
+            _drive(policy, world, batch, deterministic, actions, start, len(seeds), progress)
+            rows += world.rows()
     settings = {
         "env": env,
         "direction": direction,
         "max_ticks": max_ticks,
         "deterministic": deterministic,
-        "spec": vars(policy.spec).copy(),
+        "spec": asdict(policy.spec),
     }
-    return Evaluation(rows, settings)
+    return Evaluation(rows, settings, np.concatenate(actions))
 
 
 def _drive(
     policy: Policy,
+    world: _World,
     seeds: list[int],
-    env: str,
-    direction: str,
-    max_ticks: int,
     deterministic: bool,
-    threads: int,
-) -> list[dict[str, Any]]:
-    spec = policy.spec
-    config = EnvConfig(
-        preset=env,
-        direction=direction,
-        max_ticks=max_ticks,
-        size=spec.size,
-        grey=spec.grey,
-        frame_stack=spec.frame_stack,
-        action_repeat=spec.action_repeat,
-        threads=threads,
-    )
-    world = RacingVectorEnv(
-        len(seeds),
-        config,
-        split=None,
-        track_seeds=seeds,
-        autoreset=False,
-        endings=EndingConfig(playfield=env == "carracing"),
-    )
-    observation, info = world.reset()
-    action = np.zeros((len(seeds), 3), np.float32)
-    rows: list[dict[str, Any] | None] = [None] * len(seeds)
-    try:
-        while True:
-            # Ended worlds stay as they are; only the others need a decision.
-            active = np.flatnonzero(info["active"])
-            if not len(active):
-                break
-            some = observation if len(active) == len(seeds) else observation[active]
-            action[active] = policy.act(some, deterministic=deterministic)
-            observation, _, _, _, info = world.step(action)
-            for w in np.flatnonzero(info.get("_episode_statistics", ())):
-                episode = {name: values[w] for name, values in info["episode_statistics"].items()}
-                rows[w] = _row(seeds[w], episode, spec.action_repeat)
-    finally:
-        world.close()
-    return rows
+    actions: list[np.ndarray],
+    before: int,
+    tracks: int,
+    progress: Progress | None,
+) -> None:
+    """Drive all cars of a batch to their ends, appending to `actions`.
+
+    `before` tracks of all `tracks` were driven in earlier batches.
+    """
+    carry = policy.initial(len(seeds), seeds)
+    is_first = np.ones(len(seeds), bool)
+    while world.active.any():
+        # Ended cars are asked as well: every car keeps its slot, and their actions change nothing.
+        action, carry = policy.act(carry, world.observation, is_first, deterministic)
+        action = np.asarray(action, np.float32)
+        actions.append(action[world.active])
+        world.step(action)
+        is_first = np.zeros(len(seeds), bool)
+        if progress is not None:
+            ticks = np.where(world.active, world.ticks, world.max_ticks)
+            progress(before * world.max_ticks + int(ticks.sum()), tracks * world.max_ticks)
+
+
+class _World(Protocol):
+    """Cars on tracks of their own; an ended one stays as it is.
+
+    Attributes:
+        max_ticks: of a drive.
+        observation: (n, *spec.shape).
+        active: (n,) bool, drives that have not ended.
+        ticks: driven so far, by every car or by (n,).
+    """
+
+    max_ticks: int
+    observation: np.ndarray
+    active: np.ndarray
+    ticks: np.ndarray | int
+
+    def step(self, action: np.ndarray) -> None:
+        """Hold actions (n, 3) for one decision."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What was measured, one row a track, once all have ended."""
+
+    def close(self) -> None:
+        """Let go of threads and processes."""
+
+
+class _EngineWorld:
+    """Cars in our engine."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        seeds: list[int],
+        env: str,
+        direction: str,
+        max_ticks: int,
+        threads: int,
+    ) -> None:
+        self._spec, self._seeds = policy.spec, seeds
+        config = EnvConfig(
+            preset=env, direction=direction, max_ticks=max_ticks, threads=threads,
+            **frame_settings(self._spec),
+        )  # fmt: skip
+        self._env = RacingVectorEnv(
+            len(seeds),
+            config,
+            split=None,
+            track_seeds=seeds,
+            autoreset=False,
+            endings=EndingConfig(playfield=env == "carracing"),
+        )
+        self._rows: list[dict[str, Any] | None] = [None] * len(seeds)
+        self.max_ticks, self.ticks = max_ticks, 0
+        frames, info = self._env.reset()
+        self._take(frames, info)
+
+    def _take(self, frames: np.ndarray, info: dict[str, Any]) -> None:
+        self.observation = select_observation(self._spec, frames, info)
+        self.active = info["active"]
+
+    def step(self, action: np.ndarray) -> None:
+        frames, _, _, _, info = self._env.step(action)
+        self.ticks += self._spec.action_repeat
+        self._take(frames, info)
+        for w in np.flatnonzero(info.get("_episode_statistics", ())):
+            episode = {name: values[w] for name, values in info["episode_statistics"].items()}
+            self._rows[w] = _row(self._seeds[w], episode, self._spec.action_repeat)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self._rows
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class _ReferenceWorld:
+    """Cars in the real CarRacing-v3, each in an environment of its own."""
+
+    def __init__(self, policy: Policy, seeds: list[int], max_ticks: int, workers: int) -> None:
+        self._seeds, self._repeat = seeds, policy.spec.action_repeat
+        self.max_ticks, self.ticks = max_ticks, 0
+        self._pool = ReferencePool(len(seeds), policy.spec, max_ticks, workers)
+        self._last, observation = self._pool.reset(np.arange(len(seeds)), seeds)
+        self._last, self.observation = self._last.copy(), observation.copy()
+        self.active = np.ones(len(seeds), bool)
+
+    def step(self, action: np.ndarray) -> None:
+        running = np.flatnonzero(self.active)
+        outcomes, observation = self._pool.step(running, action[running])
+        self.ticks += self._repeat
+        self._last[running], self.observation[running] = outcomes, observation
+        cars = outcomes["car"]
+        self.active = self.active.copy()
+        self.active[running] = (cars["terminated"] | cars["truncated"]) == 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        statistics = episode_statistics(self._last["car"], self._last["length"])
+        return [
+            _row(seed, {name: values[w] for name, values in statistics.items()}, self._repeat)
+            for w, seed in enumerate(self._seeds)
+        ]
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 def _row(seed: int, episode: dict[str, Any], repeat: int) -> dict[str, Any]:
@@ -242,24 +344,3 @@ def _row(seed: int, episode: dict[str, Any], repeat: int) -> dict[str, Any]:
         "ticks": ticks,
         "decisions": math.ceil(ticks / repeat),
     }
-
-
-def _drive_reference(
-    policy: Policy, seeds: list[int], max_ticks: int, deterministic: bool, workers: int
-) -> list[dict[str, Any]]:
-    repeat = policy.spec.action_repeat
-    with closing(ReferencePool(len(seeds), policy.spec, max_ticks, workers)) as pool:
-        running = np.arange(len(seeds))
-        outcomes, observation = pool.reset(running, seeds)
-        last = outcomes.copy()
-        while len(running):
-            actions = policy.act(observation, deterministic=deterministic)
-            outcomes, observation = pool.step(running, actions)
-            last[running] = outcomes
-            going = (outcomes["car"]["terminated"] | outcomes["car"]["truncated"]) == 0
-            running, observation = running[going], observation[going]
-    statistics = episode_statistics(last["car"], last["length"])
-    return [
-        _row(seed, {name: values[w] for name, values in statistics.items()}, repeat)
-        for w, seed in enumerate(seeds)
-    ]

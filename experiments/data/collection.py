@@ -1,12 +1,11 @@
-"""Collecting the data sets of `experiments.data.recipes`: worlds, drivers and recorder together."""
+"""Collect the data sets of `experiments.data.recipes`: which policy drives where, how often."""
 
 import fcntl
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from omegaconf import OmegaConf
@@ -14,13 +13,12 @@ from omegaconf import OmegaConf
 from common import schema
 from common.errors import UserError
 from common.files import read_json, sha256_file, write_json
+from common.rl.policy import Policy
 from common.runs import ROOT, code_state
 from common.seeding import SPLITS, derive
-from envs.racing import EndingConfig, EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
-from envs.racing.drivers import ActionNoise, make_scenario
-from envs.racing.evaluate import Policy
+from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv, RewardConfig
+from envs.racing.drivers import ActionNoise, PerTick, make_scenario
 from envs.racing.pixels.camera import ZOOM, make_camera
-from envs.racing.pixels.frames import FrameAdapter
 from experiments.data.recipes import POLICY, TRACKS, Recipe, Source, recipe
 from replay.collect import collect
 from replay.curate import choose_episodes, copy_episodes, known_shards, link_shards
@@ -37,39 +35,6 @@ SHORTEST = 2
 WORLD = EnvConfig(preset="race", track_pool=0)
 
 
-class PolicyDriver:
-    """A trained policy that is given every tick: it decides when its action repeat has passed.
-
-    Args:
-        policy: takes observations of `policy.spec`.
-        num_envs: cars.
-        seed, noise: see `ActionNoise`, which disturbs every tick.
-    """
-
-    def __init__(self, policy: Policy, num_envs: int, seed: int, noise: float) -> None:
-        self._policy = policy
-        spec: ObservationSpec = policy.spec
-        self._repeat = spec.action_repeat
-        self._frames = [FrameAdapter(spec) for _ in range(num_envs)]
-        self._seen = np.zeros((num_envs, *spec.shape), np.uint8)
-        self._tick = np.zeros(num_envs, np.int64)
-        self._decided = np.zeros((num_envs, 3), np.float32)
-        self._noise = ActionNoise(num_envs, seed, noise)
-
-    def __call__(
-        self, observation: np.ndarray, info: Mapping[str, Any], is_first: np.ndarray
-    ) -> np.ndarray:
-        """(n, 3) float32 actions for the next tick; see `replay.collect.Policy`."""
-        self._tick = np.where(is_first, 0, self._tick + 1)
-        due = np.flatnonzero(self._tick % self._repeat == 0)
-        for i in due:
-            adapter = self._frames[i]
-            self._seen[i] = (adapter.reset if is_first[i] else adapter.push)(observation[i])
-        if len(due):
-            self._decided[due] = self._policy.act(self._seen[due], deterministic=True)
-        return self._noise.disturb(self._decided, is_first)
-
-
 def describe_camera(size: int) -> dict[str, float]:
     """The geometry of recorded frames of size x size pixels, as data sets keep it."""
     camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
@@ -82,16 +47,16 @@ def describe_camera(size: int) -> dict[str, float]:
     }
 
 
-class Collector:
-    """Fills data sets at `root`, as far as they are not yet filled.
+class DataSetBuilder:
+    """Collects what the data sets at `root` still lack.
 
     Args:
-        root: of all data sets.
-        policy: the trained policy, its content hash in `policy_hash`.
-        factor: on the frames of every recipe.
-        seed: of tracks, warm-ups and disturbances.
-        early: an early policy and its hash, for the sources that want one.
-        report: told what is collected, rows so far and rows wanted.
+        root: folder of all data sets.
+        policy: the trained policy; `policy_hash` is the SHA-256 of its checkpoint.
+        factor: scales the frames of every recipe.
+        seed: of tracks, warm-ups and action noise.
+        early: an early policy and its hash, for the sources that ask for one.
+        report: called with what is collected, its rows so far and all its rows.
     """
 
     def __init__(
@@ -114,9 +79,9 @@ class Collector:
         self._endings = schema.build(EndingConfig, settings["endings"] | {"finish": False})
 
     def fill(self, name: str) -> None:
-        """Collect, join and choose whatever the data set `name` lacks, its parts first.
+        """Collect whatever the data set `name` lacks, the data sets that it is made of first.
 
-        What a killed process has written counts, and a larger factor adds to a smaller one's rows.
+        Rows that a killed process has written count. A larger factor adds to a smaller one's rows.
         """
         plan = recipe(name)
         with self._alone(name):
@@ -130,8 +95,8 @@ class Collector:
         for split, frames in plan.frames.items():
             for source in plan.sources:
                 for direction in range(len(DIRECTIONS)):
-                    wanted = round(self._factor * frames * source.share / len(DIRECTIONS))
-                    self._collect(name, plan, split, source, direction, max(wanted, SHORTEST))
+                    rows = round(self._factor * frames * source.share / len(DIRECTIONS))
+                    self._collect(name, plan, split, source, direction, max(rows, SHORTEST))
         if plan.selection is not None:
             self.fill(plan.selection.dataset)
             for split in plan.splits():
@@ -139,10 +104,10 @@ class Collector:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """Hold a data set: two collectors would drive the same episodes and keep both.
+        """Lock a data set: two processes would collect the same episodes and keep both.
 
-        Raises `UserError` if another process collects it, or if what is there was collected with
-        another seed or policy.
+        Raises `UserError` if another process collects it, or if its rows come from another seed or
+        policy.
         """
         place = self._root / name
         try:
@@ -158,32 +123,34 @@ class Collector:
                     "another root"
                 ) from None
             early = None if self._early is None else self._early[1]
-            asked = {"seed": self._seed, "policy": self._trained[1], "early": early}
-            told = place / "collected.json"
-            began = read_json(told) if told.is_file() else asked
-            differ = [f"{key} {began.get(key)}" for key in asked if began.get(key) != asked[key]]
+            settings = {"seed": self._seed, "policy": self._trained[1], "early": early}
+            file_of_settings = place / "collected.json"
+            first = read_json(file_of_settings) if file_of_settings.is_file() else settings
+            differ = [
+                f"{key} {first.get(key)}" for key in settings if first.get(key) != settings[key]
+            ]
             if differ:
                 raise UserError(
                     f"{place} was collected with {', '.join(differ)}: ask for the same, or collect "
                     "into another root"
                 )
-            write_json(told, asked)
+            write_json(file_of_settings, settings)
             yield
 
     def _collect(
-        self, name: str, plan: Recipe, split: str, source: Source, direction: int, wanted: int
+        self, name: str, plan: Recipe, split: str, source: Source, direction: int, target: int
     ) -> None:
         episodes = [e for info in known_shards(self._root, name, split) for e in info.episodes]
-        own = [e for e in episodes if e[3] == direction and e[4] == source.scenario]
-        have = sum(length for _, length, *_ in own)
-        missing = wanted - have
+        same = [e for e in episodes if e[3] == direction and e[4] == source.scenario]
+        have = sum(length for _, length, *_ in same)
+        missing = target - have
         if missing < SHORTEST:
             return
         count = math.ceil(missing / plan.length)
         worlds = min(WORLDS, count)
         names = (name, split, source.scenario, direction, have)
         seed = derive(self._seed, *names) % 2**63
-        drive, policy = self._driver(source, worlds, seed)
+        driver, policy = self._driver(source, seed)
         title = f"{name} {split} {source.scenario} {DIRECTIONS[direction]}"
         env = RacingVectorEnv(
             worlds,
@@ -198,7 +165,7 @@ class Collector:
             with ShardWriter(self._root, name, split, self._attributes(policy, plan)) as writer:
                 collect(
                     env,
-                    drive,
+                    driver,
                     writer,
                     frames=missing,
                     scenario=source.scenario,
@@ -211,17 +178,22 @@ class Collector:
         finally:
             env.close()
 
-    def _driver(self, source: Source, worlds: int, seed: int) -> tuple[Callable, str]:
-        """The driver of a source, and how the shards name it."""
+    def _driver(self, source: Source, seed: int) -> tuple[Policy, str]:
+        """The policy of a source, and its name in the shards.
+
+        All cars of a batch draw from one sequence, as they did when the ladder's data sets were
+        first collected: the same recipe gives the same rows.
+        """
         if source.driver != POLICY:
-            options = {"seed": seed, "noise": source.noise, "pace": source.pace}
-            scripted = make_scenario(source.driver, worlds, **options)
-            name = f"{source.driver} pace={source.pace:g} noise={source.noise:g}"
-            return lambda observation, info, is_first: scripted.act(info, is_first), name
+            policy = make_scenario(
+                source.driver, noise=source.noise, batch_seed=seed, pace=source.pace
+            )
+            return policy, f"{source.driver} pace={source.pace:g} noise={source.noise:g}"
         early = source.early and self._early is not None
         policy, content = self._early if early else self._trained
         noise = 0.1 if early else source.noise
-        return PolicyDriver(policy, worlds, seed, noise), f"sha256:{content} noise={noise:g}"
+        name = f"sha256:{content} noise={noise:g}"
+        return ActionNoise(PerTick(policy), noise, batch_seed=seed), name
 
     def _attributes(self, policy: str, plan: Recipe) -> Attributes:
         return Attributes(
@@ -235,15 +207,15 @@ class Collector:
         )
 
     def _choose(self, name: str, plan: Recipe, split: str) -> None:
-        """Copy the episodes of the selection once: shards of it are told by their policy."""
+        """Copy the episodes of the selection once; the policy of its shards names it."""
         rule = plan.selection
         label = f"selection:{rule.dataset}"
         data = DataSet(self._root, rule.dataset, split, check=False)
         chosen = choose_episodes(data, rule.accepts, round(rule.share * data.rows))
         shards = known_shards(self._root, name, split)
-        had = [i for i in shards if i.attributes.policy == label]
-        if had:
-            if sum(len(i.episodes) for i in had) != len(chosen):
+        earlier = [shard for shard in shards if shard.attributes.policy == label]
+        if earlier:
+            if sum(len(shard.episodes) for shard in earlier) != len(chosen):
                 raise UserError(
                     f"{self._root / name} was chosen from a smaller {rule.dataset}: remove it and "
                     "collect again"

@@ -39,7 +39,7 @@ def show(name: str, summaries: dict[str, dict[str, Any]]) -> None:
     """Print the summaries of a data set's splits, a row for every scenario."""
     bins = [f"≥{edge:g}" for edge in CORNER_EDGES[:-1]]
     columns = ["", "episodes", "rows", "cw", "laps", "speed", "off", "wheels off", *bins]
-    for split, found in summaries.items():
+    for split, summary in summaries.items():
         rows = [
             [
                 title,
@@ -47,9 +47,11 @@ def show(name: str, summaries: dict[str, dict[str, Any]]) -> None:
                 *(numbers[key] for key in ("off_track", "wheels_off")),
                 *numbers["corner_histogram"],
             ]
-            for title, numbers in [*found["scenarios"].items(), ("all", found["all"])]
+            for title, numbers in [*summary["scenarios"].items(), ("all", summary["all"])]
         ]
-        title = f"{name} {split}: {found['tracks']} tracks; shares of rows by |corner_angle| (rad)"
+        title = (
+            f"{name} {split}: {summary['tracks']} tracks; shares of rows by |corner_angle| (rad)"
+        )
         cli.table(columns, rows, title)
 
 

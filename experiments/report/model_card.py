@@ -128,7 +128,8 @@ python scripts/evaluate.py checkpoint={path} env={env} seeds=0-99
 from ppo import load_policy
 
 driver = load_policy("{path}")  # driver.spec says how to feed it
-action = driver.act(frames)  # uint8 (n, *driver.spec.shape)
+carry = driver.initial(n)  # for n cars
+action, carry = driver.act(carry, frames, is_first)  # frames: uint8 (n, *driver.spec.shape)
 ```
 
 Licence: Apache-2.0, as the repository. SHA-256 of the file: `{judged["checkpoint_sha256"]}`.

@@ -7,7 +7,7 @@ import torch
 from ppo.algorithm import PPO, TrainingDiverged, explained, scheduled_rate, surrogate, value_error
 from ppo.config import PPOConfig
 from ppo.policy import ActorCritic
-from ppo.rollout import Collector, RolloutBuffer
+from ppo.rollout import RolloutBuffer, RolloutCollector
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, ToyRace, cpu
 
 CONFIG = PPOConfig(
@@ -23,7 +23,7 @@ def setup(config=CONFIG, env=None, save_batch=lambda rows: "somewhere"):
     generator = torch.Generator().manual_seed(0)
     algorithm = PPO(cpu(), policy, config, generator, save_batch)
     buffer = RolloutBuffer(config.num_steps, env.num_envs, SPEC, 3, torch.device("cpu"))
-    collector = Collector(env, SPEC, policy, buffer, torch.Generator().manual_seed(1))
+    collector = RolloutCollector(env, SPEC, policy, buffer, torch.Generator().manual_seed(1))
     collector.collect()
     collector.finish(config.gamma, config.lam, None)
     return algorithm, collector

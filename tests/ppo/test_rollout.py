@@ -5,7 +5,7 @@ import torch
 
 from common.rl.scaling import ReturnScaler
 from ppo.policy import ActorCritic
-from ppo.rollout import Collector, RolloutBuffer
+from ppo.rollout import RolloutBuffer, RolloutCollector
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, ToyRace
 
 CPU = torch.device("cpu")
@@ -15,7 +15,7 @@ def collector(env, num_steps=8, spec=SPEC):
     torch.manual_seed(0)
     policy = ActorCritic(spec, NETWORK)
     buffer = RolloutBuffer(num_steps, env.num_envs, spec, 3, CPU)
-    return Collector(env, spec, policy, buffer, torch.Generator().manual_seed(0))
+    return RolloutCollector(env, spec, policy, buffer, torch.Generator().manual_seed(0))
 
 
 def level(frames):

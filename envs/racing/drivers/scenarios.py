@@ -2,131 +2,162 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from common.errors import UserError
+from common.rl.noise import Draws, initial_draws
+from common.rl.policy import TelemetrySpec
+from envs.racing.drivers.draws import BatchRandom, CarRandom, Random
+from envs.racing.drivers.noise import ActionNoise
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.track import HALF_WIDTH
 
 BEND = 0.35
-"""|corner_angle| (rad over the next 21 units) from which on a driver says that it is in a bend."""
+"""|corner_angle| (rad over the next 21 units) from which on a driver treats the road as a bend."""
+
+_STREAM = 1  # of a car's draws; the noise on its actions has another
 
 
-class ActionNoise:
-    """Disturbs actions so that episodes differ: correlated in time, as a hand on a wheel is.
+class ScenarioCarry(NamedTuple):
+    """What a scenario remembers of n cars, (n,) each.
 
-    Steering gets an additive AR(1) process of standard deviation `scale`; the pedals are scaled by
-    its exponential, so a pedal that is not touched stays untouched.
-
-    Args:
-        num_envs: cars.
-        seed: of the noise.
-        scale: 0 disturbs nothing.
+    Attributes:
+        draws: where the cars are in their random sequences.
+        tick: of the episode, -1 before the first.
+        lateral: offset from the centreline a tick ago, units.
+        pace: factor on the speeds of this episode.
+        memory: what the scenario itself remembers, by name.
     """
 
-    memory = 0.9
-    """Correlation from one tick to the next."""
-    step = 2.0**-14
-    """Actions are multiples of it: processors differ in the last bits of a sum, and a car that is
-    driven by them is soon elsewhere."""
+    draws: Draws
+    tick: np.ndarray
+    lateral: np.ndarray
+    pace: np.ndarray
+    memory: dict[str, np.ndarray]
 
-    def __init__(self, num_envs: int, seed: int, scale: float) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._scale = scale
-        self._state = np.zeros((num_envs, 3))
 
-    def disturb(self, actions: np.ndarray, is_first: np.ndarray) -> np.ndarray:
-        """Actions (n, 3) float32 within their bounds; `is_first` (n,) bool forgets the past."""
-        self._state[is_first] = 0.0
-        fresh = self._scale * np.sqrt(1 - self.memory**2)
-        self._state *= self.memory
-        self._state += fresh * self._rng.standard_normal(self._state.shape)
-        steer = np.clip(actions[:, :1] + self._state[:, :1], -1.0, 1.0)
-        pedals = np.clip(actions[:, 1:] * np.exp(self._state[:, 1:]), 0.0, 1.0)
-        whole = np.round(np.concatenate([steer, pedals], 1) / self.step)
-        return (whole * self.step + 0.0).astype(np.float32)  # no negative zeros
+@dataclass
+class Moment:
+    """What a scenario decides by, for n cars.
+
+    Attributes:
+        telemetry: (n,) values by name.
+        tick: (n,) of the episode.
+        memory: (n,) arrays by name, to read and to write.
+        random: draws of this decision.
+    """
+
+    telemetry: dict[str, np.ndarray]
+    tick: np.ndarray
+    memory: dict[str, np.ndarray]
+    random: Random
+
+    @property
+    def bend(self) -> np.ndarray:
+        """|corner_angle|, rad."""
+        return np.abs(self.telemetry["corner_angle"])
 
 
 class ScenarioDriver:
-    """Follows a line beside the centreline of every car of a batch and finds back from anywhere.
+    """Follows a line beside the centreline of every car and finds back from anywhere.
 
     Unlike `CentrelineDriver`, it knows the way that the car moves relative to the road (from
     lateral drift and progress), so a car that spun or left the road turns round and returns. What
-    a scenario changes is the line (`_line`) and the pedals (`_goal`, `_pedals`).
+    a scenario changes is the line (`_line`) and the pedals (`_target_speed`, `_pedals`). It decides
+    every tick.
 
     Args:
-        num_envs: cars.
-        seed: of the episodes' draws and of the noise.
-        noise: scale of `ActionNoise`.
         pace: factor on all speeds; above 1.1 the bends become too fast for the grip.
         half_width: of the road, units.
+        batch_seed: draw for all cars from one sequence with this seed; see `drivers.draws`.
     """
+
+    spec = TelemetrySpec(("lateral_offset", "corner_angle", "progress_delta", "speed"))
 
     speed, corner_speed = 50.0, 34.0
     """units/s on a straight, and at a heading change of one radian over the next 21 units."""
     line_gain = 0.06
     """rad of heading for every unit beside the line."""
+    remembers: tuple[str, ...] = ()
+    """Names of the scenario's memory, which starts at 0."""
 
     def __init__(
         self,
-        num_envs: int,
-        seed: int = 0,
-        noise: float = 0.1,
         pace: float = 1.0,
         half_width: float = HALF_WIDTH,
+        batch_seed: int | None = None,
     ) -> None:
-        self._rng = np.random.default_rng([seed, 1])
-        self._noise = ActionNoise(num_envs, seed, noise)
-        self._half_width = half_width
-        self._pace, self._own_pace = pace, np.full(num_envs, pace)
-        self._tick = np.zeros(num_envs, np.int64)
-        self._lateral = np.zeros(num_envs)
+        self._pace, self._half_width = pace, half_width
+        self._batch: BatchRandom | None = None
+        if batch_seed is not None:
+            self._batch = BatchRandom(np.random.default_rng([batch_seed, 1]))
 
-    def act(self, info: dict[str, Any], is_first: np.ndarray) -> np.ndarray:
-        """(n, 3) float32 actions for one engine tick.
+    def initial(self, n: int, seeds: Sequence[int] | None = None) -> ScenarioCarry:
+        """See `common.rl.policy.Policy`."""
+        return ScenarioCarry(
+            initial_draws(n, seeds),
+            np.full(n, -1, np.int64),
+            np.zeros(n, np.float32),
+            np.full(n, self._pace, np.float64),
+            {name: np.zeros(n) for name in self.remembers},
+        )
 
-        Args:
-            info: telemetry arrays of length n.
-            is_first: (n,) bool, cars whose episode starts with this telemetry.
+    def act(
+        self,
+        carry: ScenarioCarry,
+        observation: np.ndarray,
+        is_first: np.ndarray,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, ScenarioCarry]:
+        """Actions (n, 3) float64 for one tick; see `common.rl.policy.Policy`.
+
+        An episode's draws are made in any case, `deterministic` or not.
         """
-        lateral, corner = info["lateral_offset"], info["corner_angle"]
-        self._tick = np.where(is_first, 0, self._tick + 1)
-        self._lateral = np.where(is_first, lateral, self._lateral)
+        now = Moment(
+            self.spec.split(observation),
+            np.where(is_first, 0, carry.tick + 1),
+            {name: values.copy() for name, values in carry.memory.items()},
+            self._batch or CarRandom(carry.draws, _STREAM),
+        )
+        lateral, corner, progress, speed = (now.telemetry[name] for name in self.spec.names)
+        previous = np.where(is_first, lateral, carry.lateral)
+        pace = carry.pace.copy()
         if is_first.any():
-            self._own_pace[is_first] = self._pace * self._rng.uniform(0.9, 1.1, is_first.sum())
-            self._begin(is_first)
-        course = np.arctan2(lateral - self._lateral, info["progress_delta"])
-        course = np.where(info["speed"] < 1.0, 0.0, course)  # standing still it is rounding
-        self._lateral = lateral.copy()
-        wanted = np.clip(self.line_gain * (self._line(info) - lateral), -0.5, 0.5)
-        left = 0.55 * corner + wanted - course
-        missing = self._own_pace * self._goal(info) - info["speed"]
-        gas = np.clip(0.1 * missing, 0.0, 0.6)
-        brake = np.clip(-0.03 * (missing + 5.0), 0.0, 0.4)
+            pace[is_first] = self._pace * now.random.uniform(is_first, 0.9, 1.1)
+            self._begin(is_first, now)
+        course = np.arctan2(lateral - previous, progress)
+        course = np.where(speed < 1.0, 0.0, course)  # standing still it is rounding
+        back_to_line = np.clip(self.line_gain * (self._line(now) - lateral), -0.5, 0.5)
+        left = 0.55 * corner + back_to_line - course
+        too_slow = pace * self._target_speed(now) - speed
+        gas = np.clip(0.1 * too_slow, 0.0, 0.6)
+        brake = np.clip(-0.03 * (too_slow + 5.0), 0.0, 0.4)
+        gas, brake = self._pedals(now, gas, brake)
         lost = np.abs(course) > 1.0
-        gas, brake = self._pedals(info, gas, brake)
-        gas = np.where(lost & (info["speed"] > 15.0), 0.0, gas)  # power would keep it spinning
+        gas = np.where(lost & (speed > 15.0), 0.0, gas)  # power would keep it spinning
         actions = np.stack([np.clip(-left, -1.0, 1.0), gas, brake], 1)
-        return self._noise.disturb(actions, is_first)
+        draws = carry.draws.advance()
+        return actions, ScenarioCarry(draws, now.tick, lateral, pace, now.memory)
 
-    def _begin(self, which: np.ndarray) -> None:
+    def _begin(self, which: np.ndarray, now: Moment) -> None:
         """Draw what is special about the episodes that start in `which`, (n,) bool."""
 
-    def _line(self, info: dict[str, Any]) -> np.ndarray | float:
+    def _line(self, now: Moment) -> np.ndarray | float:
         """Lateral offset to drive at, units."""
         return 0.0
 
-    def _goal(self, info: dict[str, Any]) -> np.ndarray | float:
+    def _target_speed(self, now: Moment) -> np.ndarray | float:
         """Speed to drive at, units/s."""
-        turn = np.clip(np.abs(info["corner_angle"]), 0.0, 1.0)
-        return self.speed + (self.corner_speed - self.speed) * turn
+        return self.speed + (self.corner_speed - self.speed) * np.clip(now.bend, 0.0, 1.0)
 
     def _pedals(
-        self, info: dict[str, Any], gas: np.ndarray, brake: np.ndarray
+        self, now: Moment, gas: np.ndarray, brake: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gas and brake, (n,) each, given those that hold the goal."""
+        """Gas and brake, (n,) each; `gas` and `brake` would hold the target speed."""
         return gas, brake
 
 
@@ -140,21 +171,18 @@ class TurnExit(ScenarioDriver):
     """Slow into a bend, as much gas as the grip allows as soon as it opens."""
 
     speed, corner_speed = 62.0, 28.0
+    remembers = ("sharpest",)
 
-    def __init__(self, num_envs: int, *args: Any, **options: Any) -> None:
-        super().__init__(num_envs, *args, **options)
-        self._sharpest = np.zeros(num_envs)
-
-    def _begin(self, which: np.ndarray) -> None:
-        self._sharpest[which] = 0.0
+    def _begin(self, which: np.ndarray, now: Moment) -> None:
+        now.memory["sharpest"][which] = 0.0
 
     def _pedals(
-        self, info: dict[str, Any], gas: np.ndarray, brake: np.ndarray
+        self, now: Moment, gas: np.ndarray, brake: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        bend = np.abs(info["corner_angle"])
         # The memory of a bend fades within a second of its end.
-        self._sharpest = np.maximum(bend, 0.97 * self._sharpest)
-        opening = (self._sharpest > BEND) & (bend < 0.7 * self._sharpest)
+        sharpest = np.maximum(now.bend, 0.97 * now.memory["sharpest"])
+        now.memory["sharpest"] = sharpest
+        opening = (sharpest > BEND) & (now.bend < 0.7 * sharpest)
         return np.where(opening, 0.5, gas), np.where(opening, 0.0, brake)
 
 
@@ -163,18 +191,15 @@ class SteeringReversal(ScenarioDriver):
 
     speed, corner_speed = 45.0, 32.0
     line_gain = 0.12
+    remembers = ("period", "phase")
 
-    def __init__(self, num_envs: int, *args: Any, **options: Any) -> None:
-        super().__init__(num_envs, *args, **options)
-        self._period, self._phase = np.ones(num_envs), np.zeros(num_envs)
+    def _begin(self, which: np.ndarray, now: Moment) -> None:
+        now.memory["period"][which] = now.random.uniform(which, 1.4, 2.2) / DT
+        now.memory["phase"][which] = now.random.uniform(which, 0.0, 2 * np.pi)
 
-    def _begin(self, which: np.ndarray) -> None:
-        self._period[which] = self._rng.uniform(1.4, 2.2, which.sum()) / DT
-        self._phase[which] = self._rng.uniform(0.0, 2 * np.pi, which.sum())
-
-    def _line(self, info: dict[str, Any]) -> np.ndarray:
-        swing = np.sin(2 * np.pi * self._tick / self._period + self._phase)
-        return 0.6 * self._half_width * swing
+    def _line(self, now: Moment) -> np.ndarray:
+        period, phase = now.memory["period"], now.memory["phase"]
+        return 0.6 * self._half_width * np.sin(2 * np.pi * now.tick / period + phase)
 
 
 class ThrottleLift(ScenarioDriver):
@@ -185,9 +210,9 @@ class ThrottleLift(ScenarioDriver):
     """units/s; below, it keeps rolling with a little gas."""
 
     def _pedals(
-        self, info: dict[str, Any], gas: np.ndarray, brake: np.ndarray
+        self, now: Moment, gas: np.ndarray, brake: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        lift = (np.abs(info["corner_angle"]) > 0.25) & (info["speed"] > self.slowest)
+        lift = (now.bend > 0.25) & (now.telemetry["speed"] > self.slowest)
         return np.where(lift, 0.0, gas), np.zeros_like(brake)
 
 
@@ -198,12 +223,10 @@ class BrakeInTurn(ScenarioDriver):
     slowest = 28.0
 
     def _pedals(
-        self, info: dict[str, Any], gas: np.ndarray, brake: np.ndarray
+        self, now: Moment, gas: np.ndarray, brake: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        bend = np.abs(info["corner_angle"]) > BEND
-        slow = info["speed"] < self.slowest
-        gas = np.where(bend & ~slow, 0.0, gas)
-        return gas, np.where(bend & ~slow, 0.12, 0.0)
+        braking = (now.bend > BEND) & ~(now.telemetry["speed"] < self.slowest)
+        return np.where(braking, 0.0, gas), np.where(braking, 0.12, 0.0)
 
 
 class OffTrackRecovery(ScenarioDriver):
@@ -213,27 +236,20 @@ class OffTrackRecovery(ScenarioDriver):
     line_gain = 0.1
     away, home = (0.9, 1.6), (1.5, 3.5)
     """Seconds that an excursion lasts, and between two; drawn anew every time."""
+    remembers = ("side", "until")
 
-    def __init__(self, num_envs: int, *args: Any, **options: Any) -> None:
-        super().__init__(num_envs, *args, **options)
-        self._until = np.zeros(num_envs)
-        self._side = np.zeros(num_envs)
+    def _begin(self, which: np.ndarray, now: Moment) -> None:
+        now.memory["side"][which] = 0.0
+        now.memory["until"][which] = now.random.uniform(which, *self.home) / DT
 
-    def _begin(self, which: np.ndarray) -> None:
-        self._side[which] = 0.0
-        self._until[which] = self._rng.uniform(*self.home, which.sum()) / DT
-
-    def _line(self, info: dict[str, Any]) -> np.ndarray:
-        due = self._tick >= self._until
-        for outward in (False, True):
-            which = due & ((self._side == 0.0) == outward)
-            count = int(which.sum())
-            sides = self._rng.choice([-1.0, 1.0], count) if outward else np.zeros(count)
-            seconds = self._rng.uniform(*(self.away if outward else self.home), count)
-            self._side[which] = sides
-            self._until[which] = self._tick[which] + seconds / DT
-            due &= ~which
-        return self._side * (self._half_width + 6.0)
+    def _line(self, now: Moment) -> np.ndarray:
+        side, until = now.memory["side"], now.memory["until"]
+        due = now.tick >= until
+        leaving, returning = due & (side == 0.0), due & (side != 0.0)
+        for which, stay in ((returning, self.home), (leaving, self.away)):
+            side[which] = now.random.side(which) if stay is self.away else 0.0
+            until[which] = now.tick[which] + now.random.uniform(which, *stay) / DT
+        return side * (self._half_width + 6.0)
 
 
 class NearEdge(ScenarioDriver):
@@ -243,20 +259,18 @@ class NearEdge(ScenarioDriver):
     line_gain = 0.12
     stay = (5.0, 12.0)
     """Seconds along one edge."""
+    remembers = ("side", "until")
 
-    def __init__(self, num_envs: int, *args: Any, **options: Any) -> None:
-        super().__init__(num_envs, *args, **options)
-        self._side, self._until = np.ones(num_envs), np.zeros(num_envs)
+    def _begin(self, which: np.ndarray, now: Moment) -> None:
+        now.memory["side"][which] = now.random.side(which)
+        now.memory["until"][which] = now.random.uniform(which, *self.stay) / DT
 
-    def _begin(self, which: np.ndarray) -> None:
-        self._side[which] = self._rng.choice([-1.0, 1.0], which.sum())
-        self._until[which] = self._rng.uniform(*self.stay, which.sum()) / DT
-
-    def _line(self, info: dict[str, Any]) -> np.ndarray:
-        due = self._tick >= self._until
-        self._side[due] *= -1.0
-        self._until[due] = self._tick[due] + self._rng.uniform(*self.stay, due.sum()) / DT
-        return 0.75 * self._half_width * self._side
+    def _line(self, now: Moment) -> np.ndarray:
+        side, until = now.memory["side"], now.memory["until"]
+        due = now.tick >= until
+        side[due] *= -1.0
+        until[due] = now.tick[due] + now.random.uniform(due, *self.stay) / DT
+        return 0.75 * self._half_width * side
 
 
 SCENARIOS: dict[str, type[ScenarioDriver]] = {
@@ -270,8 +284,14 @@ SCENARIOS: dict[str, type[ScenarioDriver]] = {
 }
 
 
-def make_scenario(name: str, num_envs: int, **options: Any) -> ScenarioDriver:
-    """The driver called `name`; `UserError` for another name. Options as `ScenarioDriver`'s."""
+def make_scenario(
+    name: str, noise: float = 0.1, batch_seed: int | None = None, **options: Any
+) -> ActionNoise:
+    """The policy called `name`, with `ActionNoise` of scale `noise`.
+
+    `batch_seed` is that of both; other options are `ScenarioDriver`'s. Raises `UserError` for
+    another name.
+    """
     if name not in SCENARIOS:
         raise UserError(f"a scenario is one of {', '.join(SCENARIOS)}, not {name!r}")
-    return SCENARIOS[name](num_envs, **options)
+    return ActionNoise(SCENARIOS[name](batch_seed=batch_seed, **options), noise, batch_seed)

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.racing.config import ObservationSpec
+from common.rl.policy import ObservationSpec
 from envs.racing.pixels.render import LUMINANCE
 
 SOURCE_SIZE = 96
 SCORE_TOP, SCORE_WIDTH = 84, 12
 """CarRacing-v3 writes the score into rows 87-91 of columns 0-10, from -100 to 1000 points; nothing
 else is drawn left of column 12 in the indicator rows, which begin at 84."""
+
+
+def push(stack: np.ndarray, frame: np.ndarray, fill: bool = False) -> None:
+    """Put the newest frame on a stack (frame_stack, ...) in place; `fill` starts an episode."""
+    if fill:
+        stack[:] = frame
+        return
+    stack[:-1] = stack[1:]
+    stack[-1] = frame
 
 
 class FrameStack:
@@ -32,7 +41,7 @@ class FrameStack:
 
     def reset(self, frame: np.ndarray) -> np.ndarray:
         """The observation at an episode's first frame."""
-        self._stack[:] = self._checked(frame)
+        push(self._stack, self._checked(frame), fill=True)
         self._empty = False
         return self._observation()
 
@@ -40,9 +49,7 @@ class FrameStack:
         """The observation after the next frame; call it once per decision, not per tick."""
         if self._empty:
             raise RuntimeError("an episode's first frame goes to reset(), the others to push()")
-        frame = self._checked(frame)
-        self._stack[:-1] = self._stack[1:]
-        self._stack[-1] = frame
+        push(self._stack, self._checked(frame))
         return self._observation()
 
     def _checked(self, frame: np.ndarray) -> np.ndarray:
@@ -72,7 +79,7 @@ class FrameAdapter:
 
     def reset(self, frame: np.ndarray) -> np.ndarray:
         """The observation, of `spec.shape`, at an episode's first frame, uint8 (96, 96, 3)."""
-        return self._stack.reset(self._converted(frame))
+        return self._stack.reset(self.convert(frame))
 
     def push(self, frame: np.ndarray) -> np.ndarray:
         """The observation after the frame of the next decision, `spec.action_repeat` ticks on.
@@ -80,9 +87,14 @@ class FrameAdapter:
         Raises:
             ValueError: a frame of another shape or type.
         """
-        return self._stack.push(self._converted(frame))
+        return self._stack.push(self.convert(frame))
 
-    def _converted(self, frame: np.ndarray) -> np.ndarray:
+    def convert(self, frame: np.ndarray) -> np.ndarray:
+        """One frame in the policy's size and colour, without the stack.
+
+        Raises:
+            ValueError: a frame of another shape or type.
+        """
         if np.shape(frame) != (SOURCE_SIZE, SOURCE_SIZE, 3) or frame.dtype != np.uint8:
             raise ValueError(f"frames are uint8 (96, 96, 3), not {_kind(frame)}")
         if self._mask_score:

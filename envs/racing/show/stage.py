@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from envs.racing.config import EnvConfig, ObservationSpec
+from common.errors import UserError
+from common.rl.policy import ObservationSpec, Spec, TelemetrySpec
+from envs.racing.config import EnvConfig
 from envs.racing.pixels.frames import FrameAdapter, FrameStack
 from envs.racing.pixels.view import MAP_BACKGROUND_RGB, render_view
 from envs.racing.reference.drive import ReferenceDrive
@@ -65,7 +67,8 @@ class EngineWorld:
     """One car in the engine.
 
     Args:
-        spec: what the policy was trained on; the engine draws frames of that size and colour.
+        spec: what the policy observes. The engine draws frames of its size and colour, and 96 x 96
+            RGB for a policy that reads telemetry.
         config: everything else about the world; several cars become one.
         track_seed: of any split.
 
@@ -74,16 +77,19 @@ class EngineWorld:
 
     Attributes:
         status: how the episode stands.
+        is_first: nothing was driven yet.
         info: `RacingVectorEnv`'s info of the last step, arrays of length 1.
         reward: of the last tick.
         frame: (size, size) or (size, size, 3) uint8, the newest frame as the policy would see it.
     """
 
-    def __init__(self, spec: ObservationSpec, config: EnvConfig, track_seed: int) -> None:
+    def __init__(self, spec: Spec, config: EnvConfig, track_seed: int) -> None:
+        self._spec = spec
+        frames = ObservationSpec() if isinstance(spec, TelemetrySpec) else spec
         single = replace(
             config,
-            size=spec.size,
-            grey=spec.grey,
+            size=frames.size,
+            grey=frames.grey,
             frame_stack=1,
             action_repeat=1,
             num_agents=1,
@@ -97,29 +103,30 @@ class EngineWorld:
             autoreset=False,
             endings=EndingConfig(playfield=config.preset == "carracing"),  # as the evaluator has it
         )
-        self._stack = FrameStack(spec)
+        self._stack = FrameStack(frames)
         self.restart(track_seed)
 
     def restart(self, track_seed: int) -> None:
         """Begin an episode."""
         observation, self.info = self._env.reset(seed=[track_seed])
         self.reward = 0.0
-        self._fresh = True
-        self._look(observation)
+        self.is_first = True
+        self._measure(observation)
 
     def observe(self) -> np.ndarray:
         """The observation for the next decision, `spec.shape`; call it once per decision."""
-        take = self._stack.reset if self._fresh else self._stack.push
-        self._fresh = False
-        return take(self.frame)
+        if isinstance(self._spec, TelemetrySpec):
+            return self._spec.gather(self.info, 1)[0]
+        return (self._stack.reset if self.is_first else self._stack.push)(self.frame)
 
     def step(self, action: np.ndarray) -> None:
         """One tick; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
         observation, reward, _, _, self.info = self._env.step(np.asarray(action)[None])
         self.reward = float(reward[0])
-        self._look(observation)
+        self.is_first = False
+        self._measure(observation)
 
-    def _look(self, observation: np.ndarray) -> None:
+    def _measure(self, observation: np.ndarray) -> None:
         self.frame = observation[0, 0] if self._env.config.grey else observation[0]
         car = self.cars[0]
         ticks = int(car["tick"])
@@ -167,35 +174,37 @@ class GymnasiumWorld:
         max_ticks: until the episode is over.
 
     Raises:
-        UserError: the extra `parity` is not installed.
+        UserError: the extra `parity` is not installed, or the policy reads telemetry.
     """
 
-    def __init__(self, spec: ObservationSpec, track_seed: int, max_ticks: int) -> None:
+    def __init__(self, spec: Spec, track_seed: int, max_ticks: int) -> None:
+        if isinstance(spec, TelemetrySpec):
+            raise UserError("the real CarRacing-v3 has no telemetry for this policy to read")
         self._drive = ReferenceDrive(track_seed, render_mode="rgb_array")
         self._adapter = FrameAdapter(spec, mask_score=True)
         self._max_ticks = max_ticks
         self.track = self._drive.track
         self.cars = self._drive.car
         self._observation = self._adapter.reset(self._drive.frame)
-        self._fresh = True
+        self.is_first = True
         self.status = Status()
 
     def observe(self) -> np.ndarray:
         """The observation for the next decision, `spec.shape`; call it once per decision."""
-        if not self._fresh:
+        if not self.is_first:
             self._observation = self._adapter.push(self._drive.frame)
-        self._fresh = False
         return self._observation
 
     @property
     def frame(self) -> np.ndarray:
-        """(size, size) or (size, size, 3) uint8, the newest frame that the policy was given."""
+        """(size, size) or (size, size, 3) uint8, the newest frame that the policy has seen."""
         stacked = self._adapter.spec.grey or self._adapter.spec.frame_stack > 1
         return self._observation[-1] if stacked else self._observation
 
     def step(self, action: np.ndarray) -> None:
         """One tick; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
         self._drive.step(action)
+        self.is_first = False
         car, episode = self.cars[0], self._drive.statistics()
         self.status = Status(
             speed=float(car["speed"]),

@@ -16,9 +16,10 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import replacing
+from common.rl.policy import Policy, Spec, TelemetrySpec
 from common.seeding import refuse_sealed, whole_seed
-from envs.racing.config import EnvConfig, ObservationSpec
-from envs.racing.evaluate import WORLDS, Policy
+from envs.racing.config import EnvConfig
+from envs.racing.evaluate import WORLDS, Progress
 from envs.racing.show.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, compose
 from envs.racing.show.stage import EngineWorld, GymnasiumWorld, World
 from envs.racing.sim.dynamics import DT
@@ -40,6 +41,7 @@ def record_video(
     max_ticks: int = 1000,
     fps: int = 50,
     config: EnvConfig | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Drive one episode, deterministically and by the evaluator's rules, and film it.
 
@@ -51,6 +53,7 @@ def record_video(
         direction, max_ticks: of the episode.
         fps: frames per second of the video, a divisor of 50; it plays in real time.
         config: further settings of our world (tracks, difficulty, grips, width, laps).
+        progress: called after every tick with the ticks driven and `max_ticks`.
 
     Returns:
         progress (laps, at most 1), native_return, ticks, seconds (driven), finished, lap_time (s or
@@ -69,7 +72,9 @@ def record_video(
     stride = TICKS_PER_SECOND // fps
     frames = 0
     with closing(world), movie(path, fps, caption) as add:
-        for action in _drive(policy, world):
+        for action in _drive(policy, world, track_seed):
+            if progress is not None:
+                progress(world.status.ticks, max_ticks)
             if world.status.ticks % stride == 0 or world.status.over:
                 picture = compose(world, action, caption=caption, note=describe(spec))
                 add(picture)
@@ -145,15 +150,17 @@ def save_still(video: str | os.PathLike, seconds: float, path: str | os.PathLike
         picture.to_image().save(temporary)
 
 
-def describe(spec: ObservationSpec) -> str:
-    """A policy's frames in a few words."""
+def describe(spec: Spec) -> str:
+    """What a policy observes, in a few words."""
+    if isinstance(spec, TelemetrySpec):
+        return "reads telemetry" if spec.names else "96 x 96 · RGB"
     colour = "grey" if spec.grey else "RGB"
     stack = f" · {spec.frame_stack} frames" if spec.frame_stack > 1 else ""
     return f"{spec.size} x {spec.size} · {colour}{stack}"
 
 
 def _open(
-    spec: ObservationSpec,
+    spec: Spec,
     env: str,
     track_seed: int,
     direction: str,
@@ -175,14 +182,18 @@ def _open(
     return EngineWorld(spec, config, track_seed), caption
 
 
-def _drive(policy: Policy, world: World) -> Iterator[np.ndarray]:
+def _drive(policy: Policy, world: World, seed: int) -> Iterator[np.ndarray]:
     """Drive the episode; yield the last action at the start and after every tick."""
     action = np.zeros(3, np.float32)
+    carry = policy.initial(1, [seed])
     while not world.status.over:
         decide = world.status.ticks % policy.spec.action_repeat == 0
-        observation = world.observe() if decide else None
+        # Before the picture is drawn, which shows what the policy sees.
+        observation = world.observe()[None] if decide else None
         yield action
-        if observation is not None:
-            action = policy.act(observation[None], deterministic=True)[0]
+        if decide:
+            is_first = np.array([world.is_first])
+            actions, carry = policy.act(carry, observation, is_first, deterministic=True)
+            action = actions[0]
         world.step(action)
     yield action

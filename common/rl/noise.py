@@ -1,0 +1,71 @@
+"""Random draws that belong to a car and a decision, whatever the batch.
+
+A generator of (seed, decision) is numpy's counter-based Philox with the seed as its key and the
+decision's number in its counter. So a draw can be made again without the ones before it, and cars
+that are driven together draw what they would draw alone. `Draws` is the part of a policy's carry
+that says where a car is in its sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Draws(NamedTuple):
+    """Where n cars are in their random sequences.
+
+    Attributes:
+        seed: (n,) uint64.
+        decision: (n,) int64, decisions made since `initial`.
+    """
+
+    seed: np.ndarray
+    decision: np.ndarray
+
+    def advance(self) -> Draws:
+        """The same a decision later."""
+        return Draws(self.seed, self.decision + 1)
+
+
+def initial_draws(n: int, seeds: Sequence[int] | None = None) -> Draws:
+    """The draws of n cars before their first decision; see `Policy.initial`.
+
+    Seeds of more than 64 bits are folded.
+
+    Raises:
+        ValueError: another number of seeds than of cars.
+    """
+    seeds = range(n) if seeds is None else seeds
+    if len(seeds) != n:
+        raise ValueError(f"{n} cars need as many seeds, not {len(seeds)}")
+    return Draws(np.array([_fold(int(seed)) for seed in seeds], np.uint64), np.zeros(n, np.int64))
+
+
+def generator(seed: int, decision: int, stream: int = 0) -> np.random.Generator:
+    """The generator of one decision of the car with this seed.
+
+    `stream` keeps apart what draws independently for the same car, such as a driver and the noise
+    on its actions.
+    """
+    # A block of draws counts in the lowest of four words: the decision has a word of its own.
+    counter = np.array([0, 0, 0, decision], np.uint64)
+    key = np.array([seed, stream], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def standard_normal(draws: Draws, size: int, stream: int = 0) -> np.ndarray:
+    """(n, size) float64, `size` numbers for the next decision of every car."""
+    values = np.zeros((len(draws.seed), size))
+    for row, seed, decision in zip(values, draws.seed, draws.decision, strict=True):
+        row[:] = generator(seed, decision, stream).standard_normal(size)
+    return values
+
+
+def _fold(seed: int) -> int:
+    folded = seed & (2**64 - 1)
+    while seed := seed >> 64:
+        folded ^= seed & (2**64 - 1)
+    return folded
