@@ -110,10 +110,11 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         now = time.monotonic()
         if not console.is_terminal and now >= next_line and done < total:
             next_line = now + SECONDS_PER_LINE
-            left = timedelta(seconds=round((total - done) * (now - started) / max(done, 1)))
-            console.print(
-                f"{title}: {100 * done / total:.0f}%, {left} left", markup=False, highlight=False
-            )
+            text = f"{title}: {100 * done / total:.0f}%"
+            if done > 0.02 * total:  # before, the time was spent on starting
+                left = timedelta(seconds=round((total - done) * (now - started) / done))
+                text += f", {left} left"
+            console.print(text, markup=False, highlight=False)
 
     with bar:
         yield progress

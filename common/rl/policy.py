@@ -170,7 +170,7 @@ def put(carry: Carry, rows: Any, part: Carry) -> Carry:
 def state_dict(carry: Carry) -> dict[str, np.ndarray]:
     """The arrays of a carry by dotted name, for `numpy.savez` or a checkpoint."""
     arrays: dict[str, np.ndarray] = {}
-    _walk(carry, "", lambda name, array: arrays.update({name: np.array(array)}))
+    _walk(carry, "", lambda name, array: arrays.update({name: _to_numpy(array)}))
     return arrays
 
 
@@ -198,6 +198,10 @@ def load_state_dict(like: Carry, state: Mapping[str, np.ndarray]) -> Carry:
         return saved if isinstance(array, np.ndarray) else array.new_tensor(saved)
 
     return _map(restored, like)
+
+
+def _to_numpy(array: Any) -> np.ndarray:
+    return np.array(array if isinstance(array, np.ndarray) else array.detach().cpu().numpy())
 
 
 def _map(function: Callable[..., Any], carry: Carry, *others: Carry) -> Carry:

@@ -34,6 +34,11 @@ def frames(n, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (n, *SPEC.shape), np.uint8)
 
 
+def act(driver, observations, **options):
+    n = len(observations)
+    return driver.act(driver.initial(n), observations, np.ones(n, bool), **options)[0]
+
+
 def rewritten(path, **changes):
     content = torch.load(path, weights_only=True) | changes
     torch.save({k: v for k, v in content.items() if v is not None}, path)
@@ -49,30 +54,26 @@ class TestDriver:
         expected = policy.decide(
             torch.from_numpy(observations).permute(0, 2, 3, 1), torch.zeros(5, 3)
         ).action
-        actions = driver.act(observations)
+        actions = act(driver, observations)
         assert actions.dtype == np.float32
         np.testing.assert_allclose(actions, expected.detach().numpy(), rtol=1e-6)
 
-    def test_one_frame_or_a_batch(self, path):
-        driver = ppo.load_policy(path)
-        observations = frames(3)
-        batch = driver.act(observations)
-        assert batch.shape == (3, 3)
-        one = driver.act(observations[1])
-        assert one.shape == (3,)
-        np.testing.assert_allclose(one, batch[1], atol=1e-6)
-
     def test_sampling_varies_and_the_mean_does_not(self, path):
         driver = ppo.load_policy(path)
-        observations = frames(3)
-        assert (driver.act(observations) == driver.act(observations)).all()
-        first = driver.act(observations, deterministic=False)
-        assert (first != driver.act(observations, deterministic=False)).all()
-        assert (ppo.load_policy(path).act(observations, deterministic=False) == first).all()
+        observations, first = frames(3), np.ones(3, bool)
+        assert (act(driver, observations) == act(driver, observations)).all()
+        carry = driver.initial(3, [7, 8, 9])
+        one, later = driver.act(carry, observations, first, deterministic=False)
+        two, _ = driver.act(later, observations, first, deterministic=False)
+        assert (one != two).all()
+        again, _ = ppo.load_policy(path).act(carry, observations, first, deterministic=False)
+        assert (again == one).all()
 
     def test_actions_are_legal(self, path):
         driver = ppo.load_policy(path)
-        actions = np.concatenate([driver.act(frames(64, i), deterministic=False) for i in range(5)])
+        actions = np.concatenate(
+            [act(driver, frames(64, i), deterministic=False) for i in range(5)]
+        )
         assert (np.abs(actions[:, 0]) <= 1).all()
         assert ((actions[:, 1:] >= 0) & (actions[:, 1:] <= 1)).all()
 
@@ -88,14 +89,15 @@ class TestDriver:
         "observation",
         [
             np.zeros((2, 1, 96, 96), np.uint8),
-            np.zeros((1, 64, 64), np.float32),
-            np.zeros((64, 64), np.uint8),
-            np.zeros((2, 2, 1, 64, 64), np.uint8),
+            np.zeros((2, 1, 64, 64), np.float32),
+            np.zeros((1, 64, 64), np.uint8),
+            np.zeros((3, 1, 64, 64), np.uint8),
         ],
     )
     def test_frames_of_another_kind_are_refused(self, path, observation):
-        with pytest.raises(UserError, match=r"uint8 frames of shape \(1, 64, 64\)"):
-            ppo.load_policy(path).act(observation)
+        driver = ppo.load_policy(path)
+        with pytest.raises(UserError, match=r"uint8 frames of shape \(2, 1, 64, 64\)"):
+            driver.act(driver.initial(2), observation, np.ones(2, bool))
 
 
 class TestRefusal:

@@ -9,10 +9,9 @@ import torch
 from common.runs import Run
 from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv, RewardConfig
 from envs.racing import evaluate as evaluator
-from envs.racing.drivers.controller import CentrelineDriver
+from envs.racing.drivers import CentrelineDriver
 from ppo.config import PPOConfig, PPOTrainConfig
 from ppo.diagnostics import (
-    Recorder,
     action_statistics,
     as_metrics,
     diagnose,
@@ -21,7 +20,7 @@ from ppo.diagnostics import (
 )
 from ppo.display import make_display
 from ppo.evaluate import Driver
-from ppo.policy import ActorCritic, Decision
+from ppo.policy import ActorCritic
 from ppo.trainer import Trainer
 from tests.ppo.toys import NETWORK, cpu
 
@@ -52,25 +51,15 @@ class Watched(RacingVectorEnv):
         return *result, self.info
 
 
-class Scripted:
-    """Follows the road by telemetry, `offset` units to the left of its middle."""
-
-    spec = ENV.observation
+class Scripted(CentrelineDriver):
+    """Follows the road `offset` units to the left of its middle."""
 
     def __init__(self, offset=0.0):
-        self.offset = offset
-        self.driver = CentrelineDriver(45.0, 22.0, repeat=self.spec.action_repeat)
+        super().__init__(45.0, 22.0, repeat=ENV.action_repeat)
+        self.offset = np.float32([offset, 0.0, 0.0])
 
-    def act(self, observation, deterministic=True):
-        info = Watched.latest.info
-        rows = info["active"]
-        return self.driver.act(
-            {
-                "lateral_offset": info["lateral_offset"][rows] - self.offset,
-                "corner_angle": info["corner_angle"][rows],
-                "speed": info["speed"][rows],
-            }
-        )
+    def act(self, carry, observation, is_first, deterministic=True):
+        return super().act(carry, observation - self.offset, is_first)
 
 
 def trainer(root, *, env=ENV, reward=ROAD, ppo=PPO, world=Watched, **network):
@@ -83,12 +72,15 @@ def trainer(root, *, env=ENV, reward=ROAD, ppo=PPO, world=Watched, **network):
 
 def scripted(trainer, driver):
     """Let `driver` decide instead of the policy."""
-    decide = trainer.policy.decide
+    decide, n = trainer.policy.decide, trainer.env.num_envs
+    state = {"carry": driver.initial(n), "is_first": np.ones(n, bool)}
 
     def instead(pixels, noise):
-        given = decide(pixels, noise)
-        action = torch.from_numpy(driver.act(None))
-        return Decision(given.u, action, given.log_prob, given.value)
+        decision = decide(pixels, noise)
+        observation = driver.spec.gather(Watched.latest.info, n)
+        action, state["carry"] = driver.act(state["carry"], observation, state["is_first"])
+        state["is_first"] = np.zeros(n, bool)
+        return decision._replace(action=torch.from_numpy(action))
 
     trainer.policy.decide = instead
     return trainer
@@ -198,10 +190,9 @@ def test_a_warning_is_said_when_a_failure_appears_and_when_it_comes_back(tmp_pat
 
 
 def evaluated(driver, seeds=(3, 4, 5)):
-    recorder = Recorder(driver)
-    evaluation = evaluator.evaluate(recorder, seeds)
-    assert len(recorder.actions) == sum(row["decisions"] for row in evaluation.rows)
-    return diagnose_evaluation(evaluation, recorder.actions)
+    evaluation = evaluator.evaluate(driver, seeds)
+    assert len(evaluation.actions) == sum(row["decisions"] for row in evaluation.rows)
+    return diagnose_evaluation(evaluation)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +212,7 @@ def test_a_judged_policy_is_diagnosed(names, action):
     assert measured == {"steering_collapse", "throttle_saturation", "circling"}
 
 
-def test_a_judged_driver_on_the_road_is_healthy(monkeypatch):
-    monkeypatch.setattr(evaluator, "RacingVectorEnv", Watched)
+def test_a_judged_driver_on_the_road_is_healthy():
     found = {d.name: d for d in evaluated(Scripted())}
     assert failures(list(found.values())) == set()
     assert found["circling"].value > 0.7

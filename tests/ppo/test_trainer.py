@@ -3,6 +3,7 @@ import signal
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -174,7 +175,8 @@ def test_a_seed_decides_everything(tmp_path):
 
 def test_validation_does_not_disturb_training(tmp_path):
     def validate(driver):
-        driver.act(torch.zeros(4, *SPEC.shape, dtype=torch.uint8).numpy(), deterministic=False)
+        frames = np.zeros((4, *SPEC.shape), np.uint8)
+        driver.act(driver.initial(4), frames, np.ones(4, bool), deterministic=False)
         return summary(0.0)
 
     with_it = fit(trainer(config(4), tmp_path, validate, "a"))

@@ -29,11 +29,11 @@ def record(root: Path, dataset: str, split: str, frames: int = 1600) -> None:
         8, EnvConfig(direction="both"), seed=0, split=None,
         track_seeds=list(range(tracks, tracks + 8)), endings=EndingConfig(finish=False),
     )  # fmt: skip
-    scripted = make_scenario("sustained_turn", 8, seed=0, noise=0.1, pace=1.0)
+    scripted = make_scenario("sustained_turn", batch_seed=0)
     with ShardWriter(root, dataset, split, attributes()) as writer:
         collect(
             env,
-            lambda observation, info, is_first: scripted.act(info, is_first),
+            scripted,
             writer,
             frames=frames,
             scenario="sustained_turn",

@@ -7,9 +7,12 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from common.errors import UserError
+from common.rl.policy import ObservationSpec, TelemetrySpec
 from envs.racing import EnvConfig, RacingVectorEnv
+from envs.racing.drivers import PerTick
 from replay import Attributes, DataSet, ShardWriter
 from replay.collect import UNKNOWN_TRACK, RecordReplay, collect
+from tests.policies import Constant, Counting
 
 SPACE = spaces.Box(-1, 1, (3,), np.float32)
 
@@ -46,12 +49,21 @@ class ListWriter(list):
     add = list.append
 
 
-def policy(observation, info, is_first):
-    """An action that tells which observation it was decided on."""
-    at = observation[:, 0, 0, 2]
-    assert np.array_equal(is_first, at == 0)
-    assert np.array_equal(info["speed"], 100.0 * observation[:, 0, 0, 1] + at)
-    return np.stack([at / 100, observation[:, 0, 0, 1] / 10, observation[:, 0, 0, 0]], 1)
+class Reader:
+    """Its action says which observation it was decided on."""
+
+    spec = ObservationSpec()
+
+    def initial(self, n, seeds=None):
+        return None
+
+    def act(self, carry, observation, is_first, deterministic=True):
+        number, episode, at = observation[:, 0, 0].T.astype(float)
+        assert np.array_equal(is_first, at == 0)
+        return np.stack([at / 100, episode / 10, number], 1), carry
+
+
+policy = Reader()
 
 
 def counters(*lengths: tuple[int, ...], **options) -> SyncVectorEnv:
@@ -152,8 +164,8 @@ def _masked(env, reset, options):
 
 def test_the_last_row_of_an_episode_has_the_telemetry_of_its_end_in_the_racing_world():
     env, episodes = RacingVectorEnv(3, EnvConfig(max_ticks=25), seed=1), ListWriter()
-    gas = np.tile(np.float32([0.1, 0.6, 0.0]), (3, 1))
-    collect(env, lambda observation, info, is_first: gas, episodes, frames=150, scenario="gas")
+    gas = Constant(steer=0.1, gas=0.6, spec=TelemetrySpec(("speed",)))
+    collect(env, gas, episodes, frames=150, scenario="gas")
     assert [len(e) for e in episodes] == [26] * 6
     assert len({e.track_seed for e in episodes}) > 1
     for e in episodes:
@@ -165,6 +177,22 @@ def test_the_last_row_of_an_episode_has_the_telemetry_of_its_end_in_the_racing_w
         speed = e.telemetry["speed"][1:]
         np.testing.assert_allclose(moved[-5:], speed[-5:] / 50, rtol=0.1)
         assert not np.array_equal(e.observation[-1], e.observation[-2])
+    env.close()
+
+
+@pytest.mark.parametrize("counting", [Counting(), PerTick(Counting(size=64, action_repeat=3))])
+def test_a_policy_with_a_memory_starts_every_episode_anew(counting):
+    """Cars that end, are cut and are warmed up at different times."""
+    env, episodes = RacingVectorEnv(3, EnvConfig(max_ticks=40), seed=1), ListWriter()
+    collect(env, counting, episodes, frames=200, scenario="count", length=25, warmup=30, seed=2)
+    repeat = 1 if isinstance(counting, Counting) else 3
+    waits = set()
+    for e in episodes:
+        count = np.round(100 * e.action[1:, 1]).astype(int)
+        ticks = np.arange(len(count))
+        started = next(t for t in range(40) if np.array_equal(count, 1 + (t + ticks) // repeat))
+        waits.add(started)
+    assert len(waits) > 3
     env.close()
 
 
@@ -188,7 +216,7 @@ def test_an_environment_without_telemetry_is_collected():
         return *rest, {name: info[name] for name in info if name.endswith("final_obs")}
 
     env.step = bare
-    collect(env, lambda o, i, f: np.zeros((1, 3)), episodes, frames=12, scenario="x", telemetry=())
+    collect(env, Constant(), episodes, frames=12, scenario="x", telemetry=())
     assert [len(e) for e in episodes] == [4, 8]
     assert [int(e.observation[-1, 0, 0, 2]) for e in episodes] == [3, 7]
 
@@ -204,6 +232,8 @@ def test_what_cannot_be_collected_is_refused():
         run(SyncVectorEnv([lambda: Counter(0, (3,))], autoreset_mode=AutoresetMode.NEXT_STEP))
     with pytest.raises(UserError, match="frames"):
         run(counters((3,)), frames=0)
+    with pytest.raises(UserError, match=r"takes frames \(64, 64, 3\) .*PerTick"):
+        collect(counters((3,)), Constant(size=64), ListWriter(), frames=9, scenario="x")
 
 
 class Odd(gym.Env):
@@ -253,12 +283,12 @@ def test_a_single_environment_that_cannot_be_recorded_is_refused():
 def test_telemetry_of_a_single_environment_has_the_same_timing():
     episodes = ListWriter()
     env = RecordReplay(Counter(3, (6,)), episodes, scenario="count", telemetry=("speed",))
-    observation, info = env.reset(seed=1)
+    observation, _ = env.reset(seed=1)
     over = False
     while not over:
-        batch = {"speed": np.array([info["speed"]])}
-        action = policy(observation[None], batch, np.array([observation[0, 0, 2] == 0]))[0]
-        observation, _, over, _, info = env.step(action)
+        is_first = np.array([observation[0, 0, 2] == 0])
+        actions, _ = policy.act(None, observation[None], is_first)
+        observation, _, over, _, _ = env.step(actions[0])
     (e,) = episodes
     check(e.observation, e.action, e.reward, e.telemetry["speed"], np.arange(7) == 0)
 

@@ -106,8 +106,11 @@ class Parked:
     def advance(self):
         self.ticks += 100
 
-    def act(self, observation, deterministic=True):
-        return np.zeros((len(observation), 3), np.float32)
+    def initial(self, n, seeds=None):
+        return None
+
+    def act(self, carry, observation, is_first, deterministic=True):
+        return np.zeros((len(observation), 3), np.float32), carry
 
 
 def test_training_ends_with_a_validation_when_its_budget_or_time_is_spent(bench):

@@ -15,7 +15,7 @@ import torch
 
 from common.errors import UserError
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv
-from experiments.data.collection import PolicyDriver
+from envs.racing.drivers import ActionNoise, PerTick
 from experiments.data.recipes import RECIPES, TRACKS, Recipe, Selection, Source
 from ppo import checkpoint
 from ppo.config import PolicyConfig
@@ -206,12 +206,12 @@ def test_the_policy_sees_from_ticks_what_it_was_trained_on(trained):
     for repeat in (1, SPEC.action_repeat):
         grey = {"grey": True, "frame_stack": 2, "action_repeat": repeat} if repeat > 1 else {}
         env = RacingVectorEnv(2, EnvConfig(**grey), seed=1)
-        driver = PolicyDriver(policy, 2, seed=0, noise=0.0)
+        driver = ActionNoise(PerTick(policy), 0.0) if repeat == 1 else policy
+        carry = driver.initial(2)
         observation, info = env.reset(seed=20_000)
         is_first = np.ones(2, bool)
         for _ in range(decisions * SPEC.action_repeat // repeat):
-            ticks = repeat == 1
-            action = driver(observation, info, is_first) if ticks else policy.act(observation)
+            action, carry = driver.act(carry, observation, is_first)
             observation, _, _, _, info = env.step(action)
             is_first = np.zeros(2, bool)
         places.append(np.stack([info["x"], info["y"], info["heading"]]))

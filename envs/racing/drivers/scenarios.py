@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -82,8 +82,8 @@ class ScenarioDriver:
     """units/s on a straight, and at a heading change of one radian over the next 21 units."""
     line_gain = 0.06
     """rad of heading for every unit beside the line."""
-    remembers: tuple[str, ...] = ()
-    """Names of the scenario's memory, which starts at 0."""
+    remembers: ClassVar[dict[str, float]] = {}
+    """Names of the scenario's memory, and its values before the first episode."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ScenarioDriver:
             np.full(n, -1, np.int64),
             np.zeros(n, np.float32),
             np.full(n, self._pace, np.float64),
-            {name: np.zeros(n) for name in self.remembers},
+            {name: np.full(n, value) for name, value in self.remembers.items()},
         )
 
     def act(
@@ -171,7 +171,7 @@ class TurnExit(ScenarioDriver):
     """Slow into a bend, as much gas as the grip allows as soon as it opens."""
 
     speed, corner_speed = 62.0, 28.0
-    remembers = ("sharpest",)
+    remembers: ClassVar = {"sharpest": 0.0}
 
     def _begin(self, which: np.ndarray, now: Moment) -> None:
         now.memory["sharpest"][which] = 0.0
@@ -191,7 +191,7 @@ class SteeringReversal(ScenarioDriver):
 
     speed, corner_speed = 45.0, 32.0
     line_gain = 0.12
-    remembers = ("period", "phase")
+    remembers: ClassVar = {"period": 1.0, "phase": 0.0}
 
     def _begin(self, which: np.ndarray, now: Moment) -> None:
         now.memory["period"][which] = now.random.uniform(which, 1.4, 2.2) / DT
@@ -236,7 +236,7 @@ class OffTrackRecovery(ScenarioDriver):
     line_gain = 0.1
     away, home = (0.9, 1.6), (1.5, 3.5)
     """Seconds that an excursion lasts, and between two; drawn anew every time."""
-    remembers = ("side", "until")
+    remembers: ClassVar = {"side": 0.0, "until": 0.0}
 
     def _begin(self, which: np.ndarray, now: Moment) -> None:
         now.memory["side"][which] = 0.0
@@ -259,7 +259,7 @@ class NearEdge(ScenarioDriver):
     line_gain = 0.12
     stay = (5.0, 12.0)
     """Seconds along one edge."""
-    remembers = ("side", "until")
+    remembers: ClassVar = {"side": 0.0, "until": 0.0}
 
     def _begin(self, which: np.ndarray, now: Moment) -> None:
         now.memory["side"][which] = now.random.side(which)

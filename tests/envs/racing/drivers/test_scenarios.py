@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from common.rl.policy import TelemetrySpec
 from envs.racing import EnvConfig, RacingVectorEnv, evaluate
 from envs.racing.drivers import SCENARIOS, ActionNoise, ScenarioDriver, make_scenario
 from envs.racing.sim.track import HALF_WIDTH
+from tests.policies import Constant
 
 CARS, TICKS = 8, 600
 BEND = 0.35
@@ -40,12 +42,14 @@ def drive(env):
     def run(name: str, seed: int = 3) -> dict[str, np.ndarray]:
         if (name, seed) in known:
             return known[name, seed]
-        driver = make_scenario(name, CARS, seed=seed)
+        driver = make_scenario(name, batch_seed=seed)
+        carry = driver.initial(CARS)
         _, info = env.reset(seed=20_000)
         is_first = np.ones(CARS, bool)
         rows = []
         for _ in range(TICKS):
-            action = driver.act(info, is_first)
+            observation = driver.spec.gather(info, CARS)
+            action, carry = driver.act(carry, observation, is_first)
             _, _, terminated, truncated, info = env.step(action)
             is_first = terminated | truncated
             rows.append([*(info[key] for key in TELEMETRY), *action.T])
@@ -158,21 +162,46 @@ def test_near_edge_drives_along_the_edge_of_the_road(drive):
 def test_the_same_seed_drives_the_same_and_another_does_not(drive):
     one, two = drive("near_edge", 3), drive("near_edge", 4)
     assert not np.array_equal(one["steering"], two["steering"])
-    info = {name: np.full(CARS, 0.5, np.float32) for name in (*TELEMETRY, "progress_delta")}
-    first = np.ones(CARS, bool)
-    same = [make_scenario("near_edge", CARS, seed=5).act(info, first) for _ in range(2)]
+    observation = np.full((CARS, 4), 0.5, np.float32)
+    drivers = [make_scenario("near_edge", batch_seed=5) for _ in range(2)]
+    same = [
+        driver.act(driver.initial(CARS), observation, np.ones(CARS, bool))[0] for driver in drivers
+    ]
     assert np.array_equal(*same) and same[0].dtype == np.float32 and same[0].shape == (CARS, 3)
 
 
+class Table(Constant):
+    """A car's action is its row of a table."""
+
+    def __init__(self, actions):
+        super().__init__(spec=TelemetrySpec())
+        self.actions = actions
+
+    def act(self, carry, observation, is_first, deterministic=True):
+        return self.actions, carry
+
+
+def disturbed(policy, scale, cars, ticks):
+    """The actions of every tick, (cars, 3) each."""
+    noise, actions = ActionNoise(policy, scale), []
+    carry = noise.initial(cars)
+    frames = np.zeros((cars, *policy.spec.shape), np.float32)
+    for tick in range(ticks):
+        action, carry = noise.act(carry, frames, np.full(cars, tick == 0))
+        actions.append(action)
+    return actions
+
+
 def test_noise_is_bounded_correlated_and_leaves_unused_pedals_alone():
-    noise, actions = ActionNoise(500, 1, 0.3), np.tile(np.float32([0.0, 0.5, 0.0]), (500, 1))
-    first = np.ones(500, bool)
-    seen = np.array([noise.disturb(actions, first & (k == 0)) for k in range(60)])
+    seen = np.array(disturbed(Constant(gas=0.5, spec=TelemetrySpec()), 0.3, 500, 60))
     assert seen.min() >= -1 and seen.max() <= 1 and not seen[..., 2].any()
     steer = seen[30:, :, 0]
     assert steer.std() == pytest.approx(0.3, rel=0.1)
     assert np.corrcoef(steer[:-1].ravel(), steer[1:].ravel())[0, 1] == pytest.approx(0.9, abs=0.03)
-    assert np.array_equal(ActionNoise(500, 1, 0.0).disturb(actions, first), actions)
+    assert (
+        disturbed(Constant(gas=0.5, spec=TelemetrySpec()), 0.0, 2, 1)[0]
+        == np.float32([0.0, 0.5, 0.0])
+    ).all()
     steps = seen / ActionNoise.step
     assert np.array_equal(steps, np.round(steps))
 
@@ -181,15 +210,14 @@ def test_the_last_bits_of_an_action_do_not_reach_the_car():
     """They are the processor's own."""
     actions = np.random.default_rng(0).uniform(0, 1, (1000, 3))
     one, other = (
-        ActionNoise(1000, 1, 0.1).disturb(each, np.ones(1000, bool))
-        for each in (actions, actions * (1 + 1e-13))
+        disturbed(Table(each), 0.1, 1000, 1)[0] for each in (actions, actions * (1 + 1e-13))
     )
     assert one.tobytes() == other.tobytes()
 
 
 def test_an_unknown_scenario_is_refused():
     with pytest.raises(UserError, match="sustained_turn"):
-        make_scenario("drift", 1)
+        make_scenario("drift")
 
 
 def test_scenarios_are_no_part_of_the_evaluator():

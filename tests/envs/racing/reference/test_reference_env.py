@@ -22,7 +22,7 @@ from common.errors import UserError
 from common.files import read_jsonl
 from common.runs import ROOT
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
-from envs.racing.drivers.controller import CentrelineDriver
+from envs.racing.drivers import CentrelineDriver
 from envs.racing.evaluate import evaluate
 from envs.racing.pixels.frames import FrameAdapter
 from envs.racing.reference.drive import ReferenceDrive, make_reference
@@ -55,13 +55,16 @@ def straight(ticks, seed):
 def lap(ticks, seed):
     """What our driver did on our engine's copy of the track: most of a lap of the real one."""
     driver, actions = CentrelineDriver(), []
+    carry, is_first = driver.initial(1), np.ones(1, bool)
     with closing(
         RacingVectorEnv(1, EnvConfig(preset="carracing"), split=None, track_seeds=[seed])
     ) as env:
         _, info = env.reset()
         for _ in range(ticks):
-            actions.append(driver.act(info)[0])
-            _, _, _, _, info = env.step(actions[-1][None])
+            action, carry = driver.act(carry, driver.spec.gather(info, 1), is_first)
+            actions.append(action[0])
+            _, _, _, _, info = env.step(action)
+            is_first = np.zeros(1, bool)
     return np.array(actions)
 
 
@@ -103,10 +106,13 @@ class Scripted:
 
     spec = SPEC
 
-    def act(self, observation, deterministic=True):
+    def initial(self, n, seeds=None):
+        return None
+
+    def act(self, carry, observation, is_first, deterministic=True):
         assert observation.dtype == np.uint8 and observation.shape[1:] == SPEC.shape
         steer = observation.mean((1, 2, 3)) % 1 - 0.5
-        return np.stack([steer, np.full(len(steer), 0.7), np.zeros(len(steer))], 1)
+        return np.stack([steer, np.full(len(steer), 0.7), np.zeros(len(steer))], 1), None
 
 
 def test_the_number_of_workers_changes_nothing():

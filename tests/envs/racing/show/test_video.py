@@ -12,6 +12,7 @@ import pytest
 
 from common.errors import UserError
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv
+from envs.racing.drivers import CentrelineDriver
 from envs.racing.evaluate import evaluate
 from envs.racing.show.dashboard import HEIGHT, VIEW_WIDTH, WIDTH, put_text, text_width
 from envs.racing.show.video import movie, record_video
@@ -22,7 +23,10 @@ TICKS = 40
 
 
 class Scripted:
-    """Accelerates in a gentle left bend, harder with every decision, and remembers what it saw."""
+    """Accelerates in a gentle left bend, harder with every decision, and notes what it saw.
+
+    Its carry is the number of its decisions.
+    """
 
     def __init__(self, steer=-0.1, **spec):
         self.spec = ObservationSpec(**spec)
@@ -30,11 +34,16 @@ class Scripted:
         self.seen = []
         self.deterministic = []
 
-    def act(self, observation, deterministic=True):
+    def initial(self, n, seeds=None):
+        return np.zeros(n, np.int64)
+
+    def act(self, carry, observation, is_first, deterministic=True):
         self.seen.append(observation.copy())
         self.deterministic.append(deterministic)
-        gas = min(0.3 + 0.05 * len(self.seen), 1.0)
-        return np.tile(np.float32([self.steer, gas, 0.0]), (len(observation), 1))
+        count = np.where(is_first, 0, carry) + 1
+        action = np.zeros((len(count), 3), np.float32)
+        action[:, 0], action[:, 1] = self.steer, np.minimum(0.3 + 0.05 * count, 1.0)
+        return action, count
 
 
 def decoded(path):
@@ -88,9 +97,11 @@ def test_the_policy_is_fed_as_in_training(filmed):
     env = RacingVectorEnv(1, config, split=None, track_seeds=[SEED], autoreset=False)
     observation, _ = env.reset()
     other = Scripted(grey=True, frame_stack=3, action_repeat=3)
+    carry, is_first = other.initial(1), np.ones(1, bool)
     for seen in policy.seen:
         np.testing.assert_array_equal(seen, observation)
-        observation = env.step(other.act(observation))[0]
+        action, carry = other.act(carry, observation, is_first)
+        observation, is_first = env.step(action)[0], np.zeros(1, bool)
     assert len(policy.seen) == -(-TICKS // 3)
     assert all(policy.deterministic)
     env.close()
@@ -107,6 +118,13 @@ def test_the_facts_are_the_evaluators(env, tmp_path):
         assert facts[name] == pytest.approx(row[name]), name
     assert facts["seconds"] == TICKS / 50
     assert len(decoded(tmp_path / "v.mp4")) == facts["frames"] == 1 + TICKS // 5 + 10
+
+
+def test_a_driver_that_reads_telemetry_is_filmed(tmp_path):
+    options = {"track_seed": SEED, "max_ticks": TICKS}
+    facts = record_video(CentrelineDriver(repeat=3), tmp_path / "v.mp4", fps=10, **options)
+    row = evaluate(CentrelineDriver(repeat=3), [SEED], max_ticks=TICKS).rows[0]
+    assert facts["progress"] == pytest.approx(row["progress"]) and facts["progress"] > 0.01
 
 
 @pytest.mark.parity
@@ -156,10 +174,10 @@ def test_clockwise_and_further_options(tmp_path):
 
 def test_a_failure_leaves_nothing_behind(tmp_path):
     class Failing(Scripted):
-        def act(self, observation, deterministic=True):
+        def act(self, carry, observation, is_first, deterministic=True):
             if len(self.seen) == 5:
                 raise RuntimeError("out of ideas")
-            return super().act(observation)
+            return super().act(carry, observation, is_first)
 
     target = tmp_path / "drive.mp4"
     with pytest.raises(RuntimeError, match="out of ideas"):
