@@ -86,7 +86,7 @@ def test_keys_drive_and_the_drive_can_be_driven_again(drive, tmp_path):
     assert (steer[:20] == 0).all() and steer[34] == -1.0 and steer[-1] == 0.0
     assert (brake[:40] == 0).all() and (brake[41:] > 0.5).all()
 
-    assert tuple(episode["telemetry_names"]) == TELEMETRY
+    assert tuple(episode["telemetry_names"]) == tuple(TELEMETRY)
     assert episode["telemetry"].shape == (51, len(TELEMETRY))
     assert episode["track_seed"] == 7 and episode["direction"] == "ccw"
     config = EnvConfig(max_ticks=3000)
