@@ -177,7 +177,7 @@ class Engine:
         self._visited = np.zeros((worlds, agents, MAX_TILES), np.uint8)
         self._contacted = np.zeros((worlds, agents, MAX_TILES), np.uint8)
         self._laps = float(config.laps) if config.preset == "race" else 0.0
-        self._limits = make_limits(config, endings or EndingConfig())
+        self._limits = make_limits(config.max_ticks, endings or EndingConfig())
         self._coefficients = make_coefficients(reward)
         self._telemetry = np.zeros((worlds, agents, len(TELEMETRY)), np.float32)
         threads = min(config.threads, worlds)

@@ -13,7 +13,7 @@ import pytest
 
 from common.errors import UserError
 from common.files import sha256_file
-from common.telemetry import TELEMETRY
+from common.telemetry import TELEMETRY, VERSION
 from replay import DataSet, ShardWriter, index
 from replay.schema import columns
 from tests.replay.counters import (
@@ -374,3 +374,32 @@ def test_reading_needs_no_more_memory_and_no_more_files_as_it_goes_on(tmp_path):
     read(500)
     assert resident() - before < 8 << 20
     assert len(os.listdir("/proc/self/fd")) == opened
+
+
+def test_shards_name_the_version_of_their_telemetry(tmp_path):
+    write(tmp_path, [T])
+    data = open_data(tmp_path)
+    assert data.attributes.telemetry_version == VERSION
+    with h5py.File(data.path / data.shards[0].file) as file:
+        assert file.attrs["telemetry_version"] == VERSION
+
+
+def test_shards_from_before_the_version_was_written_are_of_the_first(tmp_path):
+    write(tmp_path, [T])
+    index = open_data(tmp_path).path / "index.jsonl"
+    row = json.loads(index.read_text())
+    for name in ("telemetry_version", "endings"):
+        del row["attributes"][name]
+    index.write_text(json.dumps(row) + "\n")
+    attributes = open_data(tmp_path).attributes
+    assert attributes.telemetry_version == 1 and attributes.endings == {}
+
+
+def test_telemetry_of_a_later_version_is_refused(tmp_path):
+    write(tmp_path, [T])
+    index = open_data(tmp_path).path / "index.jsonl"
+    row = json.loads(index.read_text())
+    row["attributes"]["telemetry_version"] = VERSION + 1
+    index.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match=rf"telemetry_version is {VERSION + 1}; this code reads"):
+        open_data(tmp_path)

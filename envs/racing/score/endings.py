@@ -14,7 +14,6 @@ from typing import Annotated
 from pydantic import Field
 
 from common.schema import config_class
-from envs.racing.config import EnvConfig
 from envs.racing.sim.kernel import kernel
 
 (
@@ -59,9 +58,9 @@ Limits = namedtuple("Limits", ["max_ticks", *(field.name for field in fields(End
 """The endings as a kernel takes them."""
 
 
-def make_limits(config: EnvConfig, endings: EndingConfig) -> Limits:
-    """The endings of a configuration."""
-    return Limits(config.max_ticks, *astuple(endings))
+def make_limits(max_ticks: int, endings: EndingConfig) -> Limits:
+    """The endings of a configuration, and the ticks after which an episode is truncated."""
+    return Limits(max_ticks, *astuple(endings))
 
 
 @kernel(inline="always")

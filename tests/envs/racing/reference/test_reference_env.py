@@ -21,7 +21,7 @@ pytest.importorskip("Box2D", reason="needs the extra `parity`")
 from common.errors import UserError
 from common.files import read_jsonl
 from common.runs import ROOT
-from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
+from envs.racing import EndingConfig, EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
 from envs.racing.drivers import CentrelineDriver
 from envs.racing.evaluate import evaluate
 from envs.racing.pixels.frames import FrameAdapter
@@ -243,6 +243,8 @@ def test_misuse_is_explained():
         ReferenceVectorEnv(1, config(), split="train", track_seeds=[7])
     with pytest.raises(UserError, match="own reward only"):
         ReferenceVectorEnv(1, config(), RewardConfig())
+    with pytest.raises(UserError, match="own endings only"):
+        ReferenceVectorEnv(1, config(), endings=EndingConfig(stuck_limit=50))
     with pytest.raises(UserError, match="preset=race is for RacingVectorEnv"):
         ReferenceVectorEnv(1, EnvConfig())
     with pytest.raises(UserError, match="not this engine"):

@@ -1,12 +1,16 @@
 """Every reward term, by hand on constructed situations."""
 
+import dataclasses
+import inspect
 import math
 
 import numpy as np
 import pytest
 
+from common.keys import field_docs
 from envs.racing import RacingVectorEnv, RewardConfig
-from envs.racing.score.terms import TERMS
+from envs.racing.score import terms
+from envs.racing.score.terms import COLUMN, TERMS
 from tests.envs.racing.driving import engine_on, follow, idle, painted, place, put_at
 from tests.envs.racing.score.paying import (
     NOTHING,
@@ -202,3 +206,22 @@ def test_carracings_first_step_pays_two_tiles():
 def test_bad_coefficients_are_refused(field, value, message):
     with pytest.raises(ValueError, match=message):
         RewardConfig(**{field: value})
+
+
+def test_every_term_comes_from_its_field():
+    fields = {field.name: field for field in dataclasses.fields(RewardConfig)}
+    listed = [name for name, field in fields.items() if field.metadata["term"]]
+    assert (
+        list(COLUMN._fields) == list(TERMS) == listed
+    )
+    assert [COLUMN[i] for i in range(len(TERMS))] == list(range(len(TERMS)))
+    docs = field_docs(RewardConfig)
+    for name, field in fields.items():
+        assert docs[name] == " ".join(f"{field.metadata['meaning']}.".split())
+
+
+def test_every_coefficient_takes_part_in_a_formula():
+    """No field is listed and then forgotten: its kernel reads it."""
+    source = inspect.getsource(terms)
+    unused = [f.name for f in dataclasses.fields(RewardConfig) if f"c.{f.name}" not in source]
+    assert unused == []

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from common.telemetry import TELEMETRY
+from envs.racing.sim.telemetry import COLUMN
 from envs.racing.sim.track import PLAYFIELD
-from tests.envs.racing.driving import engine_on, idle, painted, place, put_at
+from tests.envs.racing.driving import engine_on, follow, idle, painted, place, put_at
 
 
 def test_telemetry_has_its_units():
@@ -46,3 +47,22 @@ def test_corner_angle_is_the_turn_of_the_road_ahead():
             expected = math.atan2(tx * uy - ty * ux, tx * ux + ty * uy)
             got = engine.telemetry()[0, 0, list(TELEMETRY).index("corner_angle")]
             assert got == pytest.approx(expected, abs=0.11)
+
+
+def test_telemetry_stays_within_its_declared_bounds():
+    engine = engine_on(painted(5), painted(2))
+    bounds = [(field.low, field.high) for field in TELEMETRY.values()]
+    low = np.array([-np.inf if low is None else low for low, _ in bounds])
+    high = np.array([np.inf if high is None else high for _, high in bounds])
+    for _ in range(200):
+        engine.step(follow(engine, 90.0))
+        table = engine.telemetry()
+        assert table.dtype == np.float32 and table.shape == (2, 1, len(TELEMETRY))
+        assert (table >= low).all() and (table <= high).all()
+
+
+def test_every_declared_field_is_measured():
+    engine = engine_on(painted(5))
+    engine.telemetry()[:] = np.nan
+    assert np.isfinite(engine.telemetry()).all()
+    assert COLUMN._fields == tuple(TELEMETRY)
