@@ -199,7 +199,7 @@ def test_a_torn_last_index_line_is_no_shard(tmp_path):
 def test_an_index_that_this_code_cannot_read_is_refused(tmp_path, change, message):
     write(tmp_path, [4])
     index = tmp_path / "D" / "train" / "index.jsonl"
-    index.write_text(json.dumps(json.loads(index.read_text()) | change) + "\n")
+    index.write_text(json.dumps(json.loads(path.read_text()) | change) + "\n")
     with pytest.raises(UserError, match=message):
         open_data(tmp_path)
 
@@ -386,20 +386,20 @@ def test_shards_name_the_version_of_their_telemetry(tmp_path):
 
 def test_shards_from_before_the_version_was_written_are_of_the_first(tmp_path):
     write(tmp_path, [T])
-    index = open_data(tmp_path).path / "index.jsonl"
-    row = json.loads(index.read_text())
+    path = open_data(tmp_path).path / "index.jsonl"
+    row = json.loads(path.read_text())
     for name in ("telemetry_version", "endings"):
         del row["attributes"][name]
-    index.write_text(json.dumps(row) + "\n")
+    path.write_text(json.dumps(row) + "\n")
     attributes = open_data(tmp_path).attributes
     assert attributes.telemetry_version == 1 and attributes.endings == {}
 
 
 def test_telemetry_of_a_later_version_is_refused(tmp_path):
     write(tmp_path, [T])
-    index = open_data(tmp_path).path / "index.jsonl"
-    row = json.loads(index.read_text())
+    path = open_data(tmp_path).path / "index.jsonl"
+    row = json.loads(path.read_text())
     row["attributes"]["telemetry_version"] = VERSION + 1
-    index.write_text(json.dumps(row) + "\n")
+    path.write_text(json.dumps(row) + "\n")
     with pytest.raises(UserError, match=rf"telemetry_version is {VERSION + 1}; this code reads"):
         open_data(tmp_path)
