@@ -199,7 +199,7 @@ def test_a_torn_last_index_line_is_no_shard(tmp_path):
 def test_an_index_that_this_code_cannot_read_is_refused(tmp_path, change, message):
     write(tmp_path, [4])
     index = tmp_path / "D" / "train" / "index.jsonl"
-    index.write_text(json.dumps(json.loads(path.read_text()) | change) + "\n")
+    index.write_text(json.dumps(json.loads(index.read_text()) | change) + "\n")
     with pytest.raises(UserError, match=message):
         open_data(tmp_path)
 

@@ -211,9 +211,7 @@ def test_bad_coefficients_are_refused(field, value, message):
 def test_every_term_comes_from_its_field():
     fields = {field.name: field for field in dataclasses.fields(RewardConfig)}
     listed = [name for name, field in fields.items() if field.metadata["term"]]
-    assert (
-        list(COLUMN._fields) == list(TERMS) == listed
-    )
+    assert list(COLUMN._fields) == list(TERMS) == listed
     assert [COLUMN[i] for i in range(len(TERMS))] == list(range(len(TERMS)))
     docs = field_docs(RewardConfig)
     for name, field in fields.items():
