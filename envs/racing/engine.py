@@ -39,7 +39,7 @@ from envs.racing.sim.tick import advance
 from envs.racing.sim.track import MAX_TILES
 
 
-@kernel
+@kernel(counted=False)
 def _tick(
     cars,
     wheels,
@@ -57,7 +57,7 @@ def _tick(
     action,
     terms,
 ):
-    """One tick of car number `agent` of a world; its arrays are those of `_step`, one car's."""
+    """One tick of car number `agent` of a world; the arrays of `_step_world`, one car's."""
     car, four = cars[agent], wheels[agent]
     before = remember(car)
     touched = advance(car, four, track, action, grips, visited, contacted, fresh)
@@ -69,6 +69,55 @@ def _tick(
     count(car, quantities, ending, reward)
     if ending != NOT_ENDED:
         car.active = 0
+
+
+@kernel(counted=False)
+def _step_world(
+    w,
+    cars,
+    wheels,
+    handles,
+    visited,
+    contacted,
+    fresh,
+    luts,
+    look,
+    grips,
+    laps,
+    limits,
+    coefficients,
+    repeat,
+    actions,
+    rewards,
+    terms,
+):
+    """Step world `w`; see `Engine` for the arrays. fresh: (MAX_TILES,) int32 scratch."""
+    track = open_track(handles[w])
+    for a in range(cars.shape[1]):
+        cars[w, a].arc_delta = 0.0
+        terms[w, a, :] = 0.0
+    for _ in range(repeat):
+        for a in range(cars.shape[1]):
+            if cars[w, a].active:
+                _tick(
+                    cars[w],
+                    wheels[w],
+                    a,
+                    track,
+                    visited[w, a],
+                    contacted[w, a],
+                    fresh,
+                    luts[w, a],
+                    look,
+                    grips,
+                    laps,
+                    limits,
+                    coefficients,
+                    actions[w, a],
+                    terms[w, a],
+                )
+    for a in range(cars.shape[1]):
+        rewards[w, a] = total(terms[w, a])
 
 
 @kernel
@@ -91,35 +140,28 @@ def _step(
     rewards,
     terms,
 ):
-    """Step the worlds from `first` to before `last`; see `Engine` for the arrays."""
+    """Step the worlds from `first` to before `last`."""
     fresh = np.empty(MAX_TILES, np.int32)
     for w in range(first, last):
-        track = open_track(handles[w])
-        for a in range(cars.shape[1]):
-            cars[w, a].arc_delta = 0.0
-            terms[w, a, :] = 0.0
-        for _ in range(repeat):
-            for a in range(cars.shape[1]):
-                if cars[w, a].active:
-                    _tick(
-                        cars[w],
-                        wheels[w],
-                        a,
-                        track,
-                        visited[w, a],
-                        contacted[w, a],
-                        fresh,
-                        luts[w, a],
-                        look,
-                        grips,
-                        laps,
-                        limits,
-                        coefficients,
-                        actions[w, a],
-                        terms[w, a],
-                    )
-        for a in range(cars.shape[1]):
-            rewards[w, a] = total(terms[w, a])
+        _step_world(
+            w,
+            cars,
+            wheels,
+            handles,
+            visited,
+            contacted,
+            fresh,
+            luts,
+            look,
+            grips,
+            laps,
+            limits,
+            coefficients,
+            repeat,
+            actions,
+            rewards,
+            terms,
+        )
 
 
 @kernel

@@ -42,7 +42,7 @@ def make_camera(*, size: int, grey: bool, stack: int, indicators: bool, zoom_in:
     )
 
 
-@kernel
+@kernel(counted=False)
 def zoom_at(camera, tick):
     """Window pixels per unit after `tick` ticks since the reset."""
     t = (tick + 1) * DT  # the reset itself makes one step

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numba import carray
 
-from envs.racing.pixels.texture import LEVELS, paint, texture_size
+from envs.racing.pixels.texture import LEVELS, LINE, paint, texture_size
 from envs.racing.sim.handles import KernelTrack, pointer, write_addresses
 from envs.racing.sim.kernel import kernel
 from envs.racing.sim.track import Track
@@ -30,6 +30,13 @@ def open_picture(h):
     )
 
 
+def _aligned(texels: int) -> np.ndarray:
+    """(texels,) uint16 that begin with a cache line."""
+    room = np.empty(texels + LINE, np.uint16)
+    first = -room.ctypes.data // room.itemsize % LINE
+    return room[first : first + texels]
+
+
 class PaintedTrack(KernelTrack):
     """A track with its texture and its handles for kernels.
 
@@ -39,7 +46,7 @@ class PaintedTrack(KernelTrack):
 
     def __init__(self, track: Track) -> None:
         super().__init__(track)
-        texture = np.empty(texture_size(track), np.uint16)
+        texture = _aligned(texture_size(track))
         levels = paint(track, texture)
         self.picture = np.zeros((), PICTURE)
         arrays = {"texture": texture, "levels": levels, "shade": track.shade}

@@ -10,7 +10,7 @@ import numpy as np
 from envs.racing.config import EnvConfig
 from envs.racing.pixels.camera import make_camera
 from envs.racing.pixels.painted import PICTURE, PaintedTrack, open_picture
-from envs.racing.pixels.render import LUMINANCE, LUT_SIZE, draw, fresh_lut, make_look
+from envs.racing.pixels.render import GRASS_BINS, LUMINANCE, LUT_SIZE, draw, fresh_lut, make_look
 from envs.racing.pixels.texture import TILE_CODE
 from envs.racing.sim.kernel import kernel
 
@@ -43,7 +43,7 @@ def _draw(worlds, cars, wheels, pictures, luts, look, camera, rivals, frames, pr
     agents = cars.shape[1]
     size = camera.size * camera.size * camera.channels
     stack = camera.stack
-    line = np.empty(camera.size, np.uint32)
+    line, shares = np.empty(camera.size, np.uint32), np.empty((2, GRASS_BINS))
     for w in worlds:
         picture = open_picture(pictures[w])
         for a in range(agents):
@@ -52,7 +52,19 @@ def _draw(worlds, cars, wheels, pictures, luts, look, camera, rivals, frames, pr
             if stack > 1 and len(previous):
                 frame[: size * (stack - 1)] = previous[row, size:]
             newest = frame[size * (stack - 1) :]
-            draw(cars[w], wheels[w], a, picture, luts[w, a], look, camera, rivals, newest, line)
+            draw(
+                cars[w],
+                wheels[w],
+                a,
+                picture,
+                luts[w, a],
+                look,
+                camera,
+                rivals,
+                newest,
+                line,
+                shares,
+            )
             if stack > 1 and not len(previous):
                 for i in range(stack - 1):
                     frame[i * size : (i + 1) * size] = newest

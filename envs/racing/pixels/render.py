@@ -1,10 +1,10 @@
 """Frames: the pixels of CarRacing-v3 by table look-up.
 
 A frame is sampled from the track's prefiltered texture through the inverse of the camera's affine
-map, a row of texel addresses at a time, so that the compiler vectorises both the addresses and the
-look-ups. The car that the camera follows always has the same place in the picture and is blended
-from small coverage tables; other cars, and the zoom of CarRacing's first second, take the general
-path with supersampling. Indicator bars are rectangles with fractional coverage.
+map, a row of texel addresses and then a row of look-ups at a time (`sample`). The car that the
+camera follows always has the same place in the picture and is blended from small coverage tables;
+other cars, and the zoom of CarRacing's first second, take the general path with supersampling.
+Indicator bars are rectangles with fractional coverage.
 
 The score text of CarRacing is left out: it shows the policy its own return.
 """
@@ -15,9 +15,7 @@ import math
 from collections import namedtuple
 
 import numpy as np
-from llvmlite import ir
-from numba import int32, int64, types, uint32
-from numba.extending import intrinsic
+from numba import int64
 
 from envs.racing.pixels.camera import (
     DARKEN,
@@ -27,6 +25,7 @@ from envs.racing.pixels.camera import (
     Camera,
     zoom_at,
 )
+from envs.racing.pixels.sample import edge_addresses, inner_addresses, look_up_grey, look_up_rgb
 from envs.racing.pixels.sprites import (
     BOX_COLUMNS,
     BOX_ROWS,
@@ -62,6 +61,8 @@ BAR_RGB = (
     (255, 0, 0),
 )
 LUMINANCE = np.array([0.299, 0.587, 0.114])
+FAR = 1 << 30
+"""Coordinates in 65536ths of a texel up to which a row's arithmetic fits 32 bits."""
 GRASS_BINS = 128
 """Bins of the grass period where ground is computed by formula."""
 
@@ -122,47 +123,35 @@ def fresh_lut(lut, shade, look):
         lut[TILE_CODE + i] = look.tile_value[shade[i]]
 
 
-@intrinsic
-def _store_word(_context, address, value):
-    def store(_context, builder, _signature, arguments):
-        pointer = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
-        word = (
-            builder.trunc(arguments[1], ir.IntType(32))
-            if (arguments[1].type.width > 32)
-            else arguments[1]
-        )
-        builder.store(word, pointer, align=1)
-
-    return types.void(types.int64, value), store
-
-
 @kernel(inline="always")
-def _span(start, delta, limit, low, high):
-    """Columns c in [low, high) for which 0 <= start + c * delta < limit."""
-    end = high
-    if delta > 0:
-        if start < 0:
-            low = max(low, (delta - 1 - start) // delta)
-        high = min(high, (limit - start + delta - 1) // delta)
-    elif delta < 0:
-        if start >= limit:
-            low = max(low, (start - limit) // -delta + 1)
-        high = min(high, start // -delta + 1)
-    elif start < 0 or start >= limit:
-        high = low
-    low = min(low, end)
-    return low, max(low, high)
+def _inside(start, delta, size, texels):
+    """Whether all of start + c * delta, 0 <= c < size, lie in [0, texels)."""
+    end = start + (size - 1) * delta
+    return min(start, end) >= 0 and max(start, end) < texels
 
 
-@kernel
-def _ground(picture, lut, camera, zoom, x, y, angle, frame, line):
-    """Sample the ground into a frame; line: (size,) uint32 scratch for texel addresses."""
+@kernel(counted=False)
+def _formula_addresses(line, camera, u, v, du, dv, height, width, x, y, dx, dy, shares):
+    """Correct the addresses of a row beyond the texture to fixed codes, by `grass_code`.
+
+    x, y, dx, dy: the row's first point in units, and the step per pixel.
+    """
+    for c in range(camera.size):
+        column, row = u + c * du, v + c * dv
+        if column < 0 or column >= width << 16 or row < 0 or row >= height << 16:
+            code = grass_code(x + dx * c, y + dy * c, shares[0], shares[1])
+            line[c] = PERIOD * PERIOD + code
+
+
+@kernel(counted=False)
+def _ground(picture, lut, camera, zoom, x, y, angle, frame, line, shares):
+    """Sample the ground into a frame; line and shares are scratch memory, see `draw`."""
     ratio = ZOOM / zoom
     level = 0
     while level + 1 < LEVELS and ratio * 96.0 / camera.size >= 1.5 * 2**level:
         level += 1
     table = picture.levels[level]
-    offset, height, width = int32(table[0]), int64(table[1]), int64(table[2])
+    offset, height, width = int64(table[0]), int64(table[1]), int64(table[2])
     scale = table[5]
     across, along = camera.across * ratio, camera.along * ratio
     sin, cos = math.sin(angle), math.cos(angle)
@@ -172,60 +161,50 @@ def _ground(picture, lut, camera, zoom, x, y, angle, frame, line):
     reach = abs(x) if abs(x) > abs(y) else abs(y)
     far = math.hypot(size * across, size * along)
     formula = level > 0 or reach + far > PLAYFIELD
-    shares = np.empty((2, GRASS_BINS if formula else 0))
-    light_shares(shares[0], across)
-    light_shares(shares[1], along)
-    w = int32(width)
+    if formula:
+        light_shares(shares[0], across)
+        light_shares(shares[1], along)
     # Aligns the grass pattern with the texture, and keeps addresses positive.
     pattern_x = int64(math.floor(table[3] * scale * one)) + (int64(PERIOD) << 16) * 64
     pattern_y = int64(math.floor(table[4] * scale * one)) + (int64(PERIOD) << 16) * 64
+    lines, texels, colours = line.ctypes.data, picture.texture.ctypes.data, lut.ctypes.data
     for r in range(camera.rows):
         py = (camera.centre_row - (r + 0.5)) * along
         px = (0.5 - camera.centre_column) * across
         wx, wy = x + cos * px - sin * py, y + sin * px + cos * py
-        u0 = int64(math.floor((wx - table[3]) * scale * one))
-        v0 = int64(math.floor((wy - table[4]) * scale * one))
-        low, high = _span(u0, du, width << 16, 0, size)
-        low, high = _span(v0, dv, height << 16, low, high)
-        # Addresses first, then look-ups: each pass vectorises only on its own. Addresses beyond
-        # the texture are nonsense here, and replaced below.
-        su, sv, tu, tv = int32(u0), int32(v0), int32(du), int32(dv)
-        for c in range(size):
-            u, v = int32(su + int32(c) * tu), int32(sv + int32(c) * tv)
-            line[c] = uint32(offset + (v >> int32(16)) * w + (u >> int32(16)))
-        if high - low < size:
-            gu, gv = uint32(u0 + pattern_x), uint32(v0 + pattern_y)
-            hu, hv = uint32(du & 0xFFFFFFFF), uint32(dv & 0xFFFFFFFF)
-            if formula:
-                for c in range(size):
-                    if c < low or c >= high:
-                        gx, gy = wx + cos * across * c, wy + sin * across * c
-                        line[c] = PERIOD * PERIOD + grass_code(gx, gy, shares[0], shares[1])
-            else:
-                for c in range(low):
-                    u, v = uint32(gu + uint32(c) * hu), uint32(gv + uint32(c) * hv)
-                    v = (v >> uint32(16)) % uint32(PERIOD) * uint32(PERIOD)
-                    line[c] = v + (u >> uint32(16)) % uint32(PERIOD)
-                for c in range(high, size):
-                    u, v = uint32(gu + uint32(c) * hu), uint32(gv + uint32(c) * hv)
-                    v = (v >> uint32(16)) % uint32(PERIOD) * uint32(PERIOD)
-                    line[c] = v + (u >> uint32(16)) % uint32(PERIOD)
-        # A packed colour is stored over the next pixel's first byte too, which comes after it.
-        if camera.channels == 3:
-            at = frame.ctypes.data + r * size * 3
-            for c in range(size - 1):
-                _store_word(at + 3 * c, lut[picture.texture[line[c]]])
-            last = lut[picture.texture[line[size - 1]]]
-            tail = r * size * 3 + 3 * size - 3
-            frame[tail] = last & uint32(255)
-            frame[tail + 1] = (last >> uint32(8)) & uint32(255)
-            frame[tail + 2] = (last >> uint32(16)) & uint32(255)
+        u = int64(math.floor((wx - table[3]) * scale * one))
+        v = int64(math.floor((wy - table[4]) * scale * one))
+        if _inside(u, du, size, width << 16) and _inside(v, dv, size, height << 16):
+            inner_addresses(lines, size, u, v, du, dv, height, offset)
+        elif formula:
+            inner_addresses(lines, size, u, v, du, dv, height, offset)
+            dx, dy = cos * across, sin * across
+            _formula_addresses(line, camera, u, v, du, dv, height, width, wx, wy, dx, dy, shares)
         else:
-            for c in range(size):
-                frame[r * size + c] = lut[picture.texture[line[c]]]
+            # Where 32 bits are too few for the coordinates, the texture is out of sight.
+            beyond = max(abs(u), abs(v)) >= FAR
+            at_u, at_v = (-FAR, -FAR) if beyond else (u, v)
+            edge_addresses(
+                lines,
+                size,
+                at_u,
+                at_v,
+                du,
+                dv,
+                height,
+                width,
+                offset,
+                u - at_u + pattern_x,
+                v - at_v + pattern_y,
+            )
+        out = frame.ctypes.data + r * size * camera.channels
+        if camera.channels == 3:
+            look_up_rgb(lines, size, texels, colours, out)
+        else:
+            look_up_grey(lines, size, texels, colours, out)
 
 
-@kernel
+@kernel(counted=False)
 def _bar(frame, camera, values, left, right, top, bottom):
     """Add a rectangle of the 1000 x 800 window to the black indicator rows."""
     if left > right:
@@ -242,10 +221,11 @@ def _bar(frame, camera, values, left, right, top, bottom):
             cover = high * (min(x1, c + 1.0) - max(x0, float(c)))
             at = (r * camera.size + c) * camera.channels
             for k in range(camera.channels):
-                frame[at + k] = int(min(frame[at + k] + cover * values[k], 255.0) + 0.5)
+                if values[k] > 0.0:
+                    frame[at + k] = int(min(frame[at + k] + cover * values[k], 255.0) + 0.5)
 
 
-@kernel
+@kernel(counted=False)
 def _indicators(frame, camera, look, car, wheels):
     first = camera.rows * camera.size * camera.channels
     frame[first:] = 0
@@ -266,8 +246,8 @@ def _indicators(frame, camera, look, car, wheels):
         _bar(frame, camera, look.bars[6], 30 * cell, right, top, bottom)
 
 
-@kernel
-def draw(world_cars, world_wheels, agent, picture, lut, look, camera, rivals, frame, line):
+@kernel(counted=False)
+def draw(world_cars, world_wheels, agent, picture, lut, look, camera, rivals, frame, line, shares):
     """Draw what one agent sees.
 
     Args:
@@ -276,12 +256,13 @@ def draw(world_cars, world_wheels, agent, picture, lut, look, camera, rivals, fr
         lut: (TILE_CODE + MAX_TILES,) uint32, the agent's colours.
         rivals: (agents, channels) float64 hull colours of other cars.
         frame: (size * size * channels,) uint8, written.
-        line: (size,) uint32 scratch.
+        line, shares: (size,) uint32 and (2, GRASS_BINS) float64 scratch, for texel addresses and
+            for what grass the formula gives.
     """
     car = world_cars[agent]
     x, y = origin_x(car), origin_y(car)
     zoom = zoom_at(camera, car.tick)
-    _ground(picture, lut, camera, zoom, x, y, car.angle, frame, line)
+    _ground(picture, lut, camera, zoom, x, y, car.angle, frame, line, shares)
     sin, cos = math.sin(car.angle), math.cos(car.angle)
     for other in range(len(world_cars)):
         if other != agent:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import int64
 
 from envs.racing.pixels.camera import DARKEN, ZOOM
 from envs.racing.sim.dynamics import HULL, WHEEL_HALF_WIDTH, WHEEL_RADIUS, WHEEL_XY
@@ -48,7 +49,7 @@ HULL_TOP = float(_HULL_HIGH[1])
 """How far the hull's nose lies ahead of its origin, in units."""
 
 
-@kernel
+@kernel(counted=False)
 def _in_hull(x, y):
     if x < _HULL_LOW[0] or x > _HULL_HIGH[0] or y < _HULL_LOW[1] or y > _HULL_HIGH[1]:
         return False
@@ -63,7 +64,7 @@ def _in_hull(x, y):
     return False
 
 
-@kernel
+@kernel(counted=False)
 def _stripe(phase):
     """The grey stripe on a turning wheel: its ends along the wheel in units, or an empty range."""
     s1, s2 = math.sin(phase), math.sin(phase + 1.2)
@@ -78,7 +79,7 @@ def _stripe(phase):
     return low - OUTLINE, high + OUTLINE
 
 
-@kernel
+@kernel(counted=False)
 def _wheel_part(x, y, k, steer, low, high):
     """0 outside wheel k, 1 on its tyre, 2 on its stripe; (x, y) in the hull's frame."""
     dx, dy = x - WHEEL_XY[k, 0], y - WHEEL_XY[k, 1]
@@ -128,7 +129,7 @@ def cover_tables(across, along, top, left, centre_row, centre_column, samples):
     return hull, tyre, stripe
 
 
-@kernel
+@kernel(counted=False)
 def draw_followed_car(frame, camera, look, steer, wheels):
     """Blend the car at the picture's fixed place from its tables."""
     a = int(round((steer / MAX_STEER + 1.0) * 0.5 * (STEER_STEPS - 1)))
@@ -142,31 +143,24 @@ def draw_followed_car(frame, camera, look, steer, wheels):
     tyre, stripe = look.tyre_cover, look.stripe_cover
     for r in range(BOX_ROWS):
         for c in range(BOX_COLUMNS):
-            hull = float(look.hull_cover[r, c])
-            dark = (
-                float(tyre[0, a, r, c])
-                + float(tyre[1, a, r, c])
-                + float(tyre[2, middle, r, c])
-                + float(tyre[3, middle, r, c])
-            )
-            if hull + dark == 0.0:
+            cover = int64(look.hull_cover[r, c])
+            tyres = int64(tyre[0, a, r, c]) + tyre[1, a, r, c]
+            tyres += int64(tyre[2, middle, r, c]) + tyre[3, middle, r, c]
+            if cover + tyres == 0:
                 continue
-            light = (
-                float(stripe[0, a, p0, r, c])
-                + float(stripe[1, a, p1, r, c])
-                + float(stripe[2, middle, p2, r, c])
-                + float(stripe[3, middle, p3, r, c])
-            )
-            rest = max(255.0 - hull - dark, 0.0)
+            stripes = int64(stripe[0, a, p0, r, c]) + stripe[1, a, p1, r, c]
+            stripes += int64(stripe[2, middle, p2, r, c]) + stripe[3, middle, p3, r, c]
+            hull, light = float(cover), float(stripes)
+            rest = float(max(255 - cover - tyres, 0))
+            # Black tyres are darkened too wherever the pixel is not all black.
+            darker = DARKEN * float(tyres - stripes) / 255.0
             at = ((look.box_top + r) * camera.size + look.box_left + c) * camera.channels
             for k in range(camera.channels):
                 value = frame[at + k] * rest + look.hull[k] * hull + look.stripe[k] * light
-                # Black tyres are darkened too wherever the pixel is not all black.
-                value = value / 255.0 - DARKEN * (dark - light) / 255.0
-                frame[at + k] = int(max(value + 0.5, 0.0))
+                frame[at + k] = int(max(value / 255.0 - darker + 0.5, 0.0))
 
 
-@kernel
+@kernel(counted=False)
 def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hull_values):
     """Draw a car anywhere: (right, up) units from the camera's car, turned by angle against it."""
     samples = 3
@@ -178,10 +172,11 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
     top = max(0, int(math.floor(camera.centre_row - (up + reach) / along)))
     bottom = min(camera.rows - 1, int(camera.centre_row - (up - reach) / along))
     sin, cos = math.sin(angle), math.cos(angle)
-    low = np.empty(4)
-    high = np.empty(4)
-    for k in range(4):
-        low[k], high[k] = _stripe(wheels[k].phase)
+    low_0, high_0 = _stripe(wheels[0].phase)
+    low_1, high_1 = _stripe(wheels[1].phase)
+    low_2, high_2 = _stripe(wheels[2].phase)
+    low_3, high_3 = _stripe(wheels[3].phase)
+    low, high = (low_0, low_1, low_2, low_3), (high_0, high_1, high_2, high_3)
     for r in range(top, bottom + 1):
         for c in range(left, last + 1):
             hull, dark, light = 0, 0, 0

@@ -8,6 +8,10 @@ a tile repaints it by writing one entry of its own look-up table.
 Antialiasing happens here, offline: each texel is the box average over `WINDOW` x `WINDOW` fine
 samples, about the footprint of one observation pixel. A pyramid of coarser levels serves the zoom
 of CarRacing's first second.
+
+A level lies in memory as vertical strips of `STRIP` texels, one strip after the other and each from
+top to bottom. A frame looks at a turned rectangle of about 200 x 150 texels; in strips it touches
+some 30 pages of memory, row by row it would touch one for every row of texels.
 """
 
 from __future__ import annotations
@@ -49,6 +53,11 @@ LEVELS = 5
 MARGIN = 3.0
 """Units of texture around the track; beyond it frames are grass by formula."""
 BLOCK = 16
+STRIP_BITS = 4
+STRIP = 1 << STRIP_BITS
+"""Texels across a strip. Two rows of a strip share a cache line."""
+LINE = 32
+"""Texels in a cache line; levels begin at multiples."""
 PERIOD = round(2 * GRASS_SIZE * DENSITY)
 """Texels after which the grass pattern of the finest level repeats; every texture begins with one
 period of it (PERIOD x PERIOD), for what lies beyond the track's surroundings, and then with one
@@ -98,7 +107,7 @@ def light_share(position, footprint):
     return (area_high - area_low) / (high - low)
 
 
-@kernel
+@kernel(counted=False)
 def light_shares(shares, footprint):
     """`light_share` over one period of the grass, sampled at the middles of equal bins."""
     for i in range(len(shares)):
@@ -260,6 +269,18 @@ def _grass_pattern() -> np.ndarray:
     return np.array(codes, np.uint16)[parts]
 
 
+@kernel
+def _into_strips(rows, out):
+    """Copy (H, W) texels into strips; what pads the last strip is never looked at."""
+    height, width = rows.shape
+    for first in range(0, width, STRIP):
+        run = min(STRIP, width - first)
+        for j in range(height):
+            at = first * height + j * STRIP
+            out[at : at + run] = rows[j, first : first + run]
+            out[at + run : at + STRIP] = 0
+
+
 def texture_shapes(track: Track) -> list[tuple[int, int]]:
     """(height, width) of every level of the track's pyramid."""
     low, high = _bounds(track)
@@ -270,9 +291,19 @@ def texture_shapes(track: Track) -> list[tuple[int, int]]:
     return shapes
 
 
+def _level_size(height: int, width: int) -> int:
+    """Texels that a level takes in memory."""
+    return _whole_lines(-(-width // STRIP) * STRIP * height)
+
+
+def _whole_lines(texels: int) -> int:
+    return -(-texels // LINE) * LINE
+
+
 def texture_size(track: Track) -> int:
-    """Texels of a track's whole texture: pattern, fixed codes and pyramid."""
-    return PERIOD * PERIOD + TILE_CODE + sum(h * w for h, w in texture_shapes(track))
+    """Texels of a track's whole texture in memory: pattern, fixed codes and pyramid."""
+    fixed = _whole_lines(PERIOD * PERIOD + TILE_CODE)
+    return fixed + sum(_level_size(*shape) for shape in texture_shapes(track))
 
 
 def _bounds(track: Track) -> tuple[np.ndarray, np.ndarray]:
@@ -288,7 +319,7 @@ def paint(track: Track, out: np.ndarray) -> np.ndarray:
 
     Args:
         track: what to paint; tiles and kerbs in the order in which CarRacing draws them.
-        out: (capacity,) uint16, written level after level.
+        out: (capacity,) uint16, written level after level, each in strips.
 
     Returns:
         (LEVELS, 6) float64 rows: offset in `out`, height, width, origin x, origin y, texels per
@@ -316,15 +347,18 @@ def paint(track: Track, out: np.ndarray) -> np.ndarray:
     table = np.empty((LEVELS, 6))
     pattern = PERIOD * PERIOD
     out[:pattern].reshape(PERIOD, PERIOD)[:] = _grass_pattern()
-    offset = pattern + TILE_CODE
-    out[pattern:offset] = np.arange(TILE_CODE)
-    for level, (height, width) in enumerate(texture_shapes(track)):
-        end = offset + height * width
+    out[pattern : pattern + TILE_CODE] = np.arange(TILE_CODE)
+    offset = _whole_lines(pattern + TILE_CODE)
+    shapes = texture_shapes(track)
+    rows = np.empty(shapes[0][0] * shapes[0][1], np.uint16)
+    for level, (height, width) in enumerate(shapes):
+        end = offset + _level_size(height, width)
         if end > len(out):
             raise ValueError(f"a texture of {end} texels does not fit into {len(out)}")
         scale = DENSITY / 2**level
-        texture = out[offset:end].reshape(height, width)
+        texture = rows[: height * width].reshape(height, width)
         _paint_level(quads, codes, low[0], low[1], scale, _grass_pattern(), texture)
+        _into_strips(texture, out[offset:end])
         table[level] = offset, height, width, low[0], low[1], scale
         offset = end
     return table

@@ -41,7 +41,7 @@ def make_reference(render_mode: str | None = None):
 @kernel
 def _first_foot(car, handle, x, y):
     track = open_track(handle[0])
-    car[0].s, car[0].lateral, car[0].curvature = foot(
+    car[0].s, car[0].lateral, car[0].curvature, _, _ = foot(
         track.centreline, track.samples, track.length, track.tile_s[0], x, y
     )
 

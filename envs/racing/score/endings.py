@@ -63,7 +63,7 @@ def make_limits(max_ticks: int, endings: EndingConfig) -> Limits:
     return Limits(max_ticks, *astuple(endings))
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def decide_ending(car, q, limits):
     """Count the runs that limits are about, and mark the car's episode as ended if it has.
 

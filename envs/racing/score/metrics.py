@@ -9,7 +9,7 @@ from envs.racing.sim.dynamics import DT
 from envs.racing.sim.kernel import kernel
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def count(car, q, ending, reward):
     """Add one tick to a car's counters.
 

@@ -74,13 +74,13 @@ class Quantities(NamedTuple):
     neighbours: Neighbours
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def remember(car):
     """The car as `measure` needs it from before a tick."""
     return Before(car.speed, car.arc, car.steer_command, car.tiles_missed)
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def measure(car, wheels, track, before, action, laps, neighbours):
     """The quantities of the tick that a car has just made.
 

@@ -108,7 +108,7 @@ def make_coefficients(config: RewardConfig) -> Coefficients:
     return Coefficients(*(float(value) for value in astuple(config)))
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def _pay_tick(terms, c, q):
     """Every line is one term: its coefficient (c) times a quantity of the tick (q)."""
     terms[COLUMN.tile] += c.tile * q.new_tiles
@@ -132,7 +132,7 @@ def _pay_tick(terms, c, q):
     terms[COLUMN.idle] += c.idle * (q.speed < c.idle_speed)
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def _pay_ending(terms, c, ending):
     """What is paid once, by the reason why the episode ended."""
     if ending == LEFT_ROAD:
@@ -143,7 +143,7 @@ def _pay_ending(terms, c, ending):
         terms[COLUMN.no_progress] += c.no_progress
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def total(terms):
     """Sum of the terms (len(TERMS),), in their order."""
     value = 0.0
@@ -152,7 +152,7 @@ def total(terms):
     return value
 
 
-@kernel
+@kernel(counted=False)
 def pay(terms, c, q, ending):
     """Add what one tick pays to the terms of a step.
 

@@ -17,7 +17,7 @@ HULL_BOXES = np.array([(0, 120, 60, 10), (0, -105, 50, 15), (0, 15, 20, 105)], n
 HULL_REACH = math.hypot(60, 130) * SIZE
 
 
-@kernel
+@kernel(counted=False)
 def _box_touches(planes, quad, x, y, fx, fy, half_width, half_length):
     """Whether a box is within TOUCH of a convex quad, by separating axes.
 
@@ -40,7 +40,7 @@ def _box_touches(planes, quad, x, y, fx, fy, half_width, half_length):
     return low_s - half_width <= TOUCH and -high_s - half_width <= TOUCH
 
 
-@kernel
+@kernel(counted=False)
 def touch(car, wheels, track, visited, contacted, fresh):
     """Contacts at the present pose: which wheels are on the road, and which tiles are new.
 
@@ -62,6 +62,7 @@ def touch(car, wheels, track, visited, contacted, fresh):
     if column < 0 or row < 0 or column >= 2 * GRID_HALF or row >= 2 * GRID_HALF:
         return -1, 0
     cell = row * 2 * GRID_HALF + column
+    front_x, front_y = -math.sin(car.angle + car.steer), math.cos(car.angle + car.steer)
     touched, count = -1, 0
     for m in range(track.grid_start[cell], track.grid_start[cell + 1]):
         tile = track.grid_tiles[m]
@@ -77,11 +78,7 @@ def touch(car, wheels, track, visited, contacted, fresh):
                 continue
             wx = x + cos * WHEEL_XY[k, 0] - sin * WHEEL_XY[k, 1]
             wy = y + sin * WHEEL_XY[k, 0] + cos * WHEEL_XY[k, 1]
-            angle = car.angle + car.steer if k < 2 else car.angle
-            if k < 2:
-                fx, fy = -math.sin(angle), math.cos(angle)
-            else:
-                fx, fy = -sin, cos
+            fx, fy = (front_x, front_y) if k < 2 else (-sin, cos)
             if _box_touches(planes, quad, wx, wy, fx, fy, WHEEL_HALF_WIDTH, WHEEL_RADIUS):
                 wheel.on_road = 1
                 wheel_on = True

@@ -124,17 +124,17 @@ BODY_FIELDS = [
 WHEEL = np.dtype([("omega", "f8"), ("phase", "f8"), ("on_road", "u1")], align=True)
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def origin_x(car):
     return car.com_x + math.sin(car.angle) * COM_Y
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def origin_y(car):
     return car.com_y - math.cos(car.angle) * COM_Y
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def wheels_off(wheels):
     """How many of a car's four wheels are off the road."""
     return 4 - (wheels[0].on_road + wheels[1].on_road + wheels[2].on_road + wheels[3].on_road)
@@ -160,7 +160,7 @@ def roll(car, wheels, speed):
         wheels[k].omega = speed / WHEEL_RADIUS
 
 
-@kernel
+@kernel(counted=False)
 def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
     """Tyre forces of one tick: changes wheel speeds and the body's velocity, not its position.
 
@@ -176,6 +176,9 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
     # arms of these velocities are those of the pose before.
     before = car.angle - DT * car.yaw_rate
     sin_before, cos_before = math.sin(before), math.cos(before)
+    front, rear = car.angle + car.steer, car.angle + car.rear_twist
+    front_x, front_y = -math.sin(front), math.cos(front)
+    rear_x, rear_y = -math.sin(rear), math.cos(rear)
     force_x, force_y, torque = 0.0, 0.0, 0.0
     for k in range(4):
         wheel = wheels[k]
@@ -183,8 +186,7 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
         arm_y = WHEEL_XY[k, 1] - COM_Y
         rx = cos * arm_x - sin * arm_y
         ry = sin * arm_x + cos * arm_y
-        angle = car.angle + (car.steer if k < 2 else car.rear_twist)
-        fx, fy = -math.sin(angle), math.cos(angle)
+        fx, fy = (front_x, front_y) if k < 2 else (rear_x, rear_y)
         vx = car.vx - car.yaw_rate * (sin_before * arm_x + cos_before * arm_y)
         vy = car.vy + car.yaw_rate * (cos_before * arm_x - sin_before * arm_y)
         forward = fx * vx + fy * vy
@@ -218,7 +220,7 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
     car.yaw_rate += DT * torque / INERTIA
 
 
-@kernel
+@kernel(counted=False)
 def move(car, steer):
     """Turn the front wheels towards the command and integrate the pose.
 

@@ -38,7 +38,7 @@ def start_cars(cars, wheels, track, start, visited, contacted, fresh):
         x = track.points[tile, 1] + side * math.cos(angle)
         y = track.points[tile, 2] + side * math.sin(angle)
         car.first_tile = tile
-        car.s, car.lateral, car.curvature = foot(
+        car.s, car.lateral, car.curvature, _, _ = foot(
             track.centreline, track.samples, track.length, track.tile_s[tile], x, y
         )
         car.s -= track.length * math.floor(car.s / track.length)

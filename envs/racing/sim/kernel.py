@@ -36,14 +36,22 @@ def _cache_directory() -> Path:
 CACHE_DIRECTORY = _cache_directory()
 
 
-def kernel(function=None, /, *, inline: str = "never"):
-    """Compile without the interpreter lock and cache the machine code under CACHE_DIRECTORY."""
+def kernel(function=None, /, *, inline: str = "never", counted: bool = True):
+    """Compile without the interpreter lock and cache the machine code under CACHE_DIRECTORY.
+
+    Args:
+        inline: as Numba's.
+        counted: whether the function counts references to arrays. What runs in every tick or frame
+            does not: it would count its arguments up and down hundreds of times, by atomic
+            instructions (docs/speed.md). Such a function neither makes nor returns arrays, nor
+            assigns one slice to another; its caller holds its arguments.
+    """
     if function is None:
-        return lambda f: kernel(f, inline=inline)
+        return lambda f: kernel(f, inline=inline, counted=counted)
     before = numba.config.CACHE_DIR
     # Numba reads the directory when a function is decorated; other packages keep their own.
     numba.config.CACHE_DIR = str(CACHE_DIRECTORY)
     try:
-        return numba.njit(cache=True, nogil=True, inline=inline)(function)
+        return numba.njit(cache=True, nogil=True, inline=inline, _nrt=counted)(function)
     finally:
         numba.config.CACHE_DIR = before

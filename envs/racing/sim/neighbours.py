@@ -15,7 +15,7 @@ class Neighbours(NamedTuple):
     """
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def look_around(cars, wheels, agent, track):
     """The view of car number `agent`. cars: (agents,) car records; wheels: (agents, 4) WHEEL."""
     return Neighbours()

@@ -40,20 +40,21 @@ MAX_STEP = 4.0
 """Units by which a foot may move in a tick: twice what the fastest car drives."""
 
 
-@kernel(inline="always")
+@kernel(inline="always", counted=False)
 def wrap(distance, length):
     """The representative of an arc distance in [-length/2, length/2)."""
     return distance - length * math.floor(distance / length + 0.5)
 
 
-@kernel
+@kernel(counted=False)
 def sample(centreline, count, length, s):
     """Position, tangent and curvature at arc position s (cubic Hermite between samples)."""
     step = length / count
     at = s / step
     j = int(math.floor(at))
     t = at - j
-    j %= count
+    if j < 0 or j >= count:  # a whole division costs more than the rest of this function
+        j %= count
     k = j + 1 if j + 1 < count else 0
     a, b = centreline[j], centreline[k]
     t2, t3 = t * t, t * t * t
@@ -66,48 +67,56 @@ def sample(centreline, count, length, s):
     return x, y, tx / norm, ty / norm, a[4] + t * (b[4] - a[4])
 
 
-@kernel
+@kernel(inline="always", counted=False)
+def _sample_heading(track, j):
+    laps = 0
+    if j >= track.samples:
+        laps = j // track.samples
+        j -= laps * track.samples
+    return track.centreline[j, 5] + track.lap_turn * laps
+
+
+@kernel(counted=False)
 def heading(track, s):
     """Unwrapped heading of the centreline at s >= 0 (linear between samples)."""
     at = s * track.samples / track.length
     j = int(math.floor(at))
     t = at - j
-    a = track.centreline[j % track.samples, 5] + track.lap_turn * (j // track.samples)
-    k = j + 1
-    b = track.centreline[k % track.samples, 5] + track.lap_turn * (k // track.samples)
+    a, b = _sample_heading(track, j), _sample_heading(track, j + 1)
     return a + t * (b - a)
 
 
-@kernel
+@kernel(counted=False)
 def corner_angle(track, s):
     """Signed heading change of the centreline over the next LOOKAHEAD units."""
     return heading(track, s + LOOKAHEAD) - heading(track, s)
 
 
-@kernel
+@kernel(counted=False)
 def foot(centreline, count, length, s, x, y):
     """Follow the foot of (x, y) from its last arc position by Newton's method.
 
     Returns:
-        (unwrapped s, lateral offset, positive to the left, curvature at s).
+        (unwrapped s, lateral offset, positive to the left, curvature and tangent at s).
     """
     start = s
-    lateral, curvature = 0.0, 0.0
+    lateral, curvature, tx, ty = 0.0, 0.0, 0.0, 0.0
     for _ in range(6):
         cx, cy, tx, ty, curvature = sample(centreline, count, length, s)
         ahead = (x - cx) * tx + (y - cy) * ty
         lateral = (y - cy) * tx - (x - cx) * ty
         if abs(ahead) < 1e-7:
-            break
+            return s, lateral, curvature, tx, ty
         s += ahead / max(1.0 - curvature * lateral, MIN_STRETCH)
         if s - start > MAX_STEP:
             s = start + MAX_STEP
         elif start - s > MAX_STEP:
             s = start - MAX_STEP
-    return s, lateral, curvature
+    _, _, tx, ty, _ = sample(centreline, count, length, s)
+    return s, lateral, curvature, tx, ty
 
 
-@kernel
+@kernel(counted=False)
 def credit(gain, along, lateral, curvature, half_width):
     """Arc length that counts, of `gain` units that the foot moved (see the module).
 
@@ -123,21 +132,22 @@ def credit(gain, along, lateral, curvature, half_width):
     return gain * min(max(beyond, 0.0), 1.0)
 
 
-@kernel
+@kernel(counted=False)
 def update(car, track, x, y, touched):
     """Advance a car's foot and credited arc length after it moved to (x, y).
 
     touched: a tile that a wheel touches, or -1.
     """
-    s, lateral, curvature = foot(track.centreline, track.samples, track.length, car.s, x, y)
-    _, _, tx, ty, _ = sample(track.centreline, track.samples, track.length, s)
+    s, lateral, curvature, tx, ty = foot(track.centreline, track.samples, track.length, car.s, x, y)
     along = DT * (car.vx * tx + car.vy * ty)
     gain = credit(s - car.s, along, lateral, curvature, track.half_width)
     if touched >= 0 and abs(lateral) > 2 * track.half_width:
         there = track.tile_s[touched]
         if abs(wrap(there - s, track.length)) > ASTRAY:
             # The new neighbourhood's foot, found from the tile's own arc position.
-            s, lateral, curvature = foot(track.centreline, track.samples, track.length, there, x, y)
+            s, lateral, curvature, _, _ = foot(
+                track.centreline, track.samples, track.length, there, x, y
+            )
             gain = min(wrap(s - car.s, track.length), 0.0)
     car.s = s - track.length * math.floor(s / track.length)
     car.lateral = lateral
@@ -146,11 +156,13 @@ def update(car, track, x, y, touched):
     car.arc_delta += gain
 
 
-@kernel
+@kernel(counted=False)
 def pass_tiles(car, track, visited):
     """Count the tiles of the first lap that the car has left behind, and those it never touched."""
     while car.tiles_passed < track.count:
-        tile = (car.first_tile + car.tiles_passed) % track.count
+        tile = car.first_tile + car.tiles_passed
+        if tile >= track.count:
+            tile -= track.count
         if wrap(car.s - track.tile_s[tile], track.length) <= PASSED:
             break
         car.tiles_missed += visited[tile] == 0

@@ -14,7 +14,7 @@ COLUMN = namedtuple("Column", TELEMETRY)(*range(len(TELEMETRY)))
 """Column of a telemetry table by name."""
 
 
-@kernel
+@kernel(counted=False)
 def read_telemetry(cars, wheels, handles, table):
     """Write a row for every car. table: (worlds, agents, len(TELEMETRY)) float32."""
     for w in range(cars.shape[0]):

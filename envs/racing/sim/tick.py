@@ -8,7 +8,7 @@ from envs.racing.sim.kernel import kernel
 from envs.racing.sim.progress import pass_tiles, update
 
 
-@kernel
+@kernel(counted=False)
 def advance(car, wheels, track, action, grips, visited, contacted, fresh):
     """Move a car by one tick.
 
