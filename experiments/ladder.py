@@ -14,6 +14,7 @@ from common.runs import ROOT
 from common.seeding import parse_seeds
 from experiments.report.kept import RUNGS
 from experiments.rungs.keeping import keep, spent, summary
+from experiments.rungs.needs import check_needs
 from experiments.rungs.settings import Settings, configuration, rungs
 from experiments.rungs.training import judge, train
 from experiments.rungs.verdicts import observed, verdict
@@ -53,9 +54,11 @@ COLUMNS = (
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     rows, line, memory = [], {}, {}
-    for name in rungs(settings.run):
+    names, seeds = rungs(settings.run), parse_seeds(settings.seeds)
+    check_needs(names, seeds, settings)
+    for name in names:
         config = configuration(name, settings.scale)
-        runs = {s: train(name, s, settings) for s in parse_seeds(settings.seeds)}
+        runs = {s: train(name, s, settings) for s in seeds}
         results = {seed: judge(path, settings, memory) for seed, path in runs.items()}
         told = verdict(config.rung, *observed(config.rung, results, settings))
         if settings.record:

@@ -155,7 +155,9 @@ def run_probe(
     blind = _blind(model, config, memory) if model.heads.telemetry else {}
     if config.clips is not None:
         clips = min(config.clips, rule.clips)
-        rule = dataclasses.replace(rule, clips=clips, least=min(rule.least, clips))
+        rule = dataclasses.replace(
+            rule, clips=clips, least=max(2, rule.least * clips // rule.clips)
+        )
     data, chosen = clips_of(rule, config)
     futures = follow(
         model, data, chosen, config.context, config.horizon,

@@ -20,6 +20,7 @@ from common.errors import UserError
 from common.records import read_record
 from common.seeding import derive
 from replay import DataSet
+from replay.index import collect_command
 from replay.schema import DIRECTIONS
 
 CLIPS = "probe_clips"
@@ -122,7 +123,7 @@ def find_clips(
             groups[_group(data, episode)] = groups.get(_group(data, episode), 0) + 1
     if len(taken) < rule.least:
         longest = int(data.episodes["length"].max())
-        advice = "collect more with scripts/collect_replay.py"
+        advice = f"collect more of it by {collect_command(data.path)}"
         if longest < length:
             advice = f"its longest episode has {longest}: take a shorter context or horizon"
         raise UserError(

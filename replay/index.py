@@ -77,13 +77,19 @@ def read_index(path: Path) -> list[ShardInfo]:
     return shards
 
 
+def collect_command(path: Path) -> str:
+    """The command that collects the split at `path`, or more of it."""
+    root = path.parents[1]
+    place = "" if root == Path("data") else f" root={shlex.quote(str(root))}"
+    return f"python scripts/collect_replay.py dataset={path.parent.name}{place}"
+
+
 def _how_to_get(path: Path) -> str:
     """The command that collects the split at `path`, and what there is instead."""
-    root, dataset = path.parents[1], path.parent.name
-    place = "" if root == Path("data") else f" root={shlex.quote(str(root))}"
+    root = path.parents[1]
     present = sorted(str(p.parent.relative_to(root)) for p in root.glob(f"*/*/{INDEX}"))
     hint = f" (there are {', '.join(present)})" if present else ""
-    return f"collect it by python scripts/collect_replay.py dataset={dataset}{place}{hint}"
+    return f"collect it by {collect_command(path)}{hint}"
 
 
 def damage_of(path: Path, info: ShardInfo, check: bool = True) -> str | None:

@@ -21,7 +21,6 @@ D6b are made of others, which are collected first. Prints a summary and writes i
 28 KB: D4_main 1 GB."""
 
 CHECKPOINT = ROOT / "experiments" / "checkpoints" / "race.pt"
-QUICK_FACTOR = 0.02
 
 
 @dataclass
@@ -40,7 +39,8 @@ class Settings:
         metadata={"help": "an early policy for D1; without it, the policy with much noise"},
     )
     quick: bool = field(
-        default=False, metadata={"help": f"{QUICK_FACTOR:g} of the frames, whatever the factor"}
+        default=False,
+        metadata={"help": "a tenth or two of the frames, enough for probes quick=true"},
     )
     record: bool = field(
         default=False, metadata={"help": "keep the summary as experiments/records/data_<name>.json"}
@@ -73,7 +73,7 @@ def main() -> None:
         raise UserError(f"{path}: no such checkpoint; train a driver with `make train`")
     policy, content = load_hashed(path)
     early = load_hashed(resolve_checkpoint(settings.early)) if settings.early else None
-    factor = QUICK_FACTOR if settings.quick else settings.factor
+    factor = recipe(settings.dataset).quick if settings.quick else settings.factor
     root = Path(settings.root)
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()) as bars:
         tasks: dict[str, int] = {}

@@ -4,6 +4,7 @@ Sizes are those of the earlier record where it gives them (`frames` are rows, bo
 together); `scripts/collect_replay.py` collects them, and a factor scales them.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -72,6 +73,9 @@ class Recipe:
         length: rows of an episode, at most.
         warmup: ticks, at most, driven before an episode's first row.
         tracks: who makes the tracks, as in `EnvConfig`.
+        quick: factor of a quick collection: whole windows of 100 rows in every split, and for the
+            sets that probes judge by, clips for every probe.
+        recorded: factor with which the committed record was collected.
     """
 
     about: str
@@ -82,6 +86,8 @@ class Recipe:
     tracks: str = "carracing"
     parts: tuple[str, ...] = ()
     selection: Selection | None = None
+    quick: float = 0.1
+    recorded: float = 1.0
 
     def splits(self) -> tuple[str, ...]:
         """Splits of the data set."""
@@ -126,6 +132,7 @@ RECIPES = {
             Source("ppo_noisy", POLICY, 0.1, noise=0.3),
             *(Source(name, name, 0.1) for name in _SCENARIOS),
         ),
+        recorded=8,
     ),
     "D5": Recipe(
         "hard turns: too fast, noisy, much of it off the road",
@@ -136,12 +143,14 @@ RECIPES = {
             Source("hard_turn", "sustained_turn", 0.25, noise=0.4, pace=1.35),
             Source("hard_recovery", "off_track_recovery", 0.15, noise=0.3),
         ),
+        recorded=8,
     ),
-    "D6": Recipe("D4_main and all of D5", parts=("D4_main", "D5")),
+    "D6": Recipe("D4_main and all of D5", parts=("D4_main", "D5"), recorded=8),
     "D6b": Recipe(
         "D4_main and the part of D5 that mostly stays on the road in sharp turns",
         parts=("D4_main",),
         selection=Selection("D5", share=0.25, corner=0.8, off_track=0.1),
+        recorded=8,
     ),
     "PROBE": Recipe(
         "what the probes judge by: tracks of their own",
@@ -155,6 +164,7 @@ RECIPES = {
             Source("off_track_recovery", "off_track_recovery", 0.3),
         ),
         length=200,
+        quick=0.2,
     ),
     "NOVEL": Recipe(
         "track shapes that no training set contains: graded ones, with hairpins",
@@ -166,6 +176,7 @@ RECIPES = {
         ),
         length=200,
         tracks="procedural",
+        quick=0.15,
     ),
 }
 
@@ -175,3 +186,12 @@ def recipe(name: str) -> Recipe:
     if name not in RECIPES:
         raise UserError(str(unknown_choice("dataset", name, list(RECIPES))))
     return RECIPES[name]
+
+
+def collect_command(name: str, root: str = "data", quick: bool = False) -> str:
+    """The command that collects a data set as it is recorded, or a quick one."""
+    factor = recipe(name).recorded
+    words = ["python scripts/collect_replay.py", f"dataset={name}"]
+    words += ["quick=true"] if quick else [f"factor={factor:g}"] if factor != 1 else []
+    words += [] if root == "data" else [f"root={shlex.quote(root)}"]
+    return " ".join(words)

@@ -13,11 +13,14 @@ from experiments.data.recipes import RECIPES
 from experiments.report.kept import RUNGS
 from experiments.rungs import keeping, training
 from experiments.rungs.keeping import summary
+from experiments.rungs.needs import check_needs
 from experiments.rungs.settings import Settings, configuration, rungs
 from experiments.rungs.verdicts import verdict
 from probes import runs as probe_runs
 from probes.clips import RULES
+from replay import ShardWriter
 from rssm.config import Observable, RungConfig
+from tests.replay.counters import ATTRIBUTES, episode
 
 
 def test_ranges_and_names():
@@ -71,6 +74,33 @@ def test_settings_are_checked_before_anything_is_trained():
             Settings(**changes)
     with pytest.raises(UserError, match="'' is no rung"):
         rungs("E1-")
+
+
+def test_what_is_missing_is_named_with_the_commands_that_make_it(tmp_path):
+    """All of it before anything is trained, in the order in which it has to be made."""
+    settings = Settings(data_root=str(tmp_path), run_root=str(tmp_path / "runs"))
+    with pytest.raises(UserError) as error:
+        check_needs(["P3", "P5"], [1], settings)
+    message, collect = str(error.value), "python scripts/collect_replay.py dataset="
+    commands = [
+        f"{collect}D3_diverse root={tmp_path} && ",
+        f"{collect}D4_main factor=8 root={tmp_path} && ",
+        f"{collect}PROBE root={tmp_path} && ",
+        f"python -m experiments.ladder run=E3,P4 data_root={tmp_path} run_root={tmp_path / 'runs'}",
+    ]
+    places = [message.index(one) for one in commands]
+    assert places == sorted(places) and "NOVEL" not in message
+    splits = [("PROBE", "probe")]
+    splits += [(name, split) for name in ("D3_diverse", "D4_main") for split in ("train", "val")]
+    for dataset, split in splits:
+        with ShardWriter(tmp_path, dataset, split, ATTRIBUTES) as writer:
+            writer.add(episode(0, 4))
+    with pytest.raises(UserError, match=r"the weights of E3: not there yet; first run python -m"):
+        check_needs(["P3", "P4"], [1], settings)
+    start = tmp_path / "runs" / "ladder" / "laptop" / "E3-s1" / "checkpoints" / "final.pt"
+    start.parent.mkdir(parents=True)
+    start.write_bytes(b"weights")
+    check_needs(["P3", "P4", "P5"], [1], settings)
 
 
 def test_results_by_other_settings_are_judged_again(tmp_path, monkeypatch):
