@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoresearch.judge.calibration import CALIBRATIONS
-from autoresearch.judge.verify import verify
+from autoresearch.loop.verify import verify
 from autoresearch.report import keep
 from autoresearch.report import page as campaign_report
 from autoresearch.report.summary import summarize

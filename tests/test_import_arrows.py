@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -36,11 +36,14 @@ INNER: dict[str, dict[str, set[str]]] = {
         "show": {"sim", "pixels", "score", "reference"},
     },
     "autoresearch": {
-        "loop": {"judge", "propose", "execute"},
-        "judge": {"loop", "propose", "execute"},
-        "propose": set(),
-        "execute": {"propose", "loop"},
-        "report": {"loop", "judge", "propose"},
+        "config": set(),
+        "types": {"config"},
+        "execute": {"config", "types"},
+        "propose": {"config", "types"},
+        "judge": {"config", "types"},
+        "loop": {"config", "types", "execute", "propose", "judge"},
+        "report": {"config", "types", "execute", "propose", "judge", "loop"},
+        "commands": {"config", "types", "execute", "propose", "judge", "loop", "report"},
     },
     "rssm": {"model": set()},
     "common": {"torch": set(), "rl": {"torch"}},
@@ -106,8 +109,66 @@ def violations(root: Path) -> list[str]:
     return found
 
 
+def cycle(arrows: Mapping[str, Collection[str]]) -> list[str]:
+    """A way from one of `arrows` back to itself; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(node: str, way: list[str]) -> list[str]:
+        if node in way:
+            return [*way[way.index(node) :], node]
+        if node in done:
+            return []
+        for following in sorted(arrows.get(node, ())):
+            if found := visit(following, [*way, node]):
+                return found
+        done.add(node)
+        return []
+
+    return next(filter(None, (visit(node, []) for node in arrows)), [])
+
+
+def module_arrows(root: Path, room: str) -> dict[str, set[str]]:
+    """Every module of a room to the modules of that room that it imports when it is imported."""
+    paths = sorted((root / room).rglob("*.py"))
+    trees = {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+    arrows: dict[str, set[str]] = {}
+    for name, path in trees.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        top_level, targets = at_module_level(tree), set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import) and node.lineno in top_level:
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.lineno in top_level:
+                members = {f"{node.module}.{alias.name}" for alias in node.names}
+                # `from package import module` needs that module; any other name, the package.
+                targets |= (members & trees.keys()) or {node.module}
+        arrows[name] = (targets & trees.keys()) - {name}
+    return arrows
+
+
 def test_arrows():
     assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize("room", INNER)
+def test_the_folders_of_a_room_have_an_order(room):
+    assert cycle(INNER[room]) == []
+
+
+def test_autoresearch_has_no_circle_of_modules():
+    assert cycle(module_arrows(ROOT, "autoresearch")) == []
+
+
+def test_a_circle_is_found(tmp_path):
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    (tmp_path / "room" / "inner").mkdir(parents=True)
+    (tmp_path / "room" / "inner" / "__init__.py").write_text("")
+    (tmp_path / "room" / "a.py").write_text("from room.inner import b")
+    (tmp_path / "room" / "inner" / "b.py").write_text("import room.a")
+    assert cycle(module_arrows(tmp_path, "room")) == ["room.a", "room.inner.b", "room.a"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where tasks run: processes of this machine or of a Ray cluster, and what they leave behind.
+"""Runs tasks as processes, here or on a cluster, and reads the files that they leave.
 
-May import: `common`, `autoresearch.config`.
+May import: `common`, `autoresearch.config` and `autoresearch.types`. It decides nothing.
 """

@@ -1,9 +1,9 @@
-"""Tasks on a Ray cluster (extra `cluster`): the same processes, on whichever node has room.
+"""Runs tasks on a Ray cluster (extra `cluster`): the same processes, on any node that has room.
 
-A node shares nothing with the campaign's machine but this project, installed at the same commit.
-The run directories that a task reads travel to the node with it, and the one that it wrote comes
-back with its result. One Ray task is one attempt and is never retried by Ray: whether a lost one is
-worth another attempt is decided, and written down, by the campaign.
+Every node has this project installed at the campaign's commit and shares no files with the
+campaign's machine. The run directories that a task reads are sent to the node; the run directory
+that it writes is sent back. One Ray task is one attempt, and Ray never repeats it: the campaign
+decides whether a lost attempt is repeated, and writes that down.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from common.runs import code_state
 
 WAIT_SECONDS, CONNECT_SECONDS = 0.5, 10.0
 LOG_BYTES = 1 << 20
-"""Of what a task printed, the end that comes back."""
+"""How much of a task's output is sent back, from its end."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class RayExecutor:
     """Tasks of a Ray cluster.
 
     Raises:
-        UserError: without Ray, or where the cluster cannot be reached or has no node with room.
+        UserError: Ray is not installed, the cluster cannot be reached, or no node has room.
     """
 
     forgets = True
 
     def __init__(self, config: ExecutorConfig, grace: float) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage data to Ray's makers
         try:
             import ray
         except ModuleNotFoundError:
             raise UserError(
-                "executor.kind=ray needs an extra: pip install -e '.[cluster]'"
+                "executor=ray needs Ray, which is not installed: pip install -e '.[cluster]'"
             ) from None
         self.ray, self.grace, self.code = ray, grace, code_state()["sha256"]
         self._running: dict[Any, tuple[Job, float]] = {}
@@ -73,7 +73,7 @@ class RayExecutor:
         if config.address:
             _reach(config.address)
         else:
-            # Of our own, on the loopback interface only.
+            # A cluster for this campaign only, on the loopback interface.
             where = {"address": "local", "num_cpus": max(1, round(config.jobs * config.cpus)),
                      "_node_ip_address": "127.0.0.1", "include_dashboard": False}  # fmt: skip
         try:
@@ -99,9 +99,9 @@ class RayExecutor:
     def wait(self) -> list[Ended]:
         ready: list[Any] = []
         while self._running and not ready:
-            # In turns, so that signals are heard.
+            # With a timeout, so that signals are handled in between.
             ready, _ = self.ray.wait(list(self._running), timeout=WAIT_SECONDS)
-        return [self._taken(reference) for reference in ready]
+        return [self._collect(reference) for reference in ready]
 
     def stop(self) -> None:
         for reference in self._running:
@@ -109,14 +109,14 @@ class RayExecutor:
         self._running.clear()
         self.ray.shutdown()
 
-    def _taken(self, reference: Any) -> Ended:
+    def _collect(self, reference: Any) -> Ended:
         job, began = self._running.pop(reference)
         try:
             returned: Returned = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
-            told = str(error).strip().splitlines()[-1][:300]
+            message = str(error).strip().splitlines()[-1][:300]
             seconds = time.monotonic() - began
-            return Ended(job.token, 1, False, seconds, f"{type(error).__name__}: {told}")
+            return Ended(job.token, 1, False, seconds, f"{type(error).__name__}: {message}")
         if returned.ended is None:
             raise UserError(
                 f"node {returned.node} has other code ({returned.code[:12]}) than this campaign "
@@ -131,10 +131,10 @@ class RayExecutor:
 
 
 def perform(job: Job, inputs: bytes, code: str, grace: float) -> Returned:
-    """Run a job on this node, in a directory that is gone afterwards."""
-    node, own = socket.gethostname(), code_state()["sha256"]
-    if own != code:
-        return Returned(node, own)
+    """Run a job on this node, in a temporary directory."""
+    node, installed = socket.gethostname(), code_state()["sha256"]
+    if installed != code:
+        return Returned(node, installed)
     with tempfile.TemporaryDirectory(prefix="autoresearch-") as scratch:
         runs, log = Path(scratch) / "runs", Path(scratch) / "log"
         unpack(inputs, runs)
@@ -144,11 +144,12 @@ def perform(job: Job, inputs: bytes, code: str, grace: float) -> Returned:
             (ended,) = executor.wait()
         finally:
             executor.stop()
-        return Returned(node, own, ended, log.read_bytes()[-LOG_BYTES:], packed(runs, [job.makes]))
+        printed, bundle = log.read_bytes()[-LOG_BYTES:], packed(runs, [job.makes])
+        return Returned(node, installed, ended, printed, bundle)
 
 
 def packed(root: Path, names: Iterable[str]) -> bytes:
-    """A tar file of the directories `names` below `root`, of those that there are."""
+    """A tar file of those of the directories `names` below `root` that exist."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name in names:
@@ -165,14 +166,17 @@ def unpack(content: bytes, root: Path) -> None:
 
 
 def _reach(address: str) -> None:
-    """Ray itself tries for minutes."""
+    """Check that something listens at `address`; Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon:
         return  # auto
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise UserError(f"executor.address={address} is not a cluster's head: {error}") from None
+        raise UserError(
+            f"executor.address={address} is not a cluster's head ({error}); start one there with "
+            "`ray start --head --port=6379`, or leave address out for a cluster of this machine"
+        ) from None
 
 
 def _fits(node: dict[str, Any], config: ExecutorConfig) -> bool:

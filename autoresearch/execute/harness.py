@@ -1,80 +1,27 @@
-"""Between a campaign and the commands that it runs: what to start, and what they left behind.
+"""Turns a task into a command to start, and says where its process works and what it left.
 
-Tasks are plain data, so that the ledger can hold them:
-
-    {"kind": "train", "candidate", "overrides", "seed", "budget"}
-    {"kind": "judge", "candidate", "of": key of the trained run, "first": unit, "count": units,
-     "sealed": whether these units are opened once}
+Each run has a directory `runs/<id>` and a log `logs/<id>.log` below the campaign's directory.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoresearch.config import FIELD, CampaignConfig
+from autoresearch.config import CampaignConfig
+from autoresearch.config.commands import FIELD
 from autoresearch.execute.processes import RUNS, Job
-from autoresearch.loop.state import RunState, State
-from autoresearch.propose.proposal import as_arguments, digest
-from common.errors import UserError
-from common.files import atomic_write_bytes, read_json, to_plain
-from common.runs import Run, flattened
+from autoresearch.execute.results import read_result, ticks_so_far
+from autoresearch.types.artifact import Artifact
+from autoresearch.types.overrides import as_arguments
+from autoresearch.types.run import RunState
+from autoresearch.types.task import JudgeTask, TrainTask
 
-Artifact = dict[str, Any]
-"""What a finished task found: for a training run its configuration, screens and measures; for a
-judgement its rows by unit."""
-
-Task = dict[str, Any]
-
-DAMAGE = (UserError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
-DAMAGE += (RecursionError,)
-"""What files of untrusted make can raise where they are not as expected."""
-
-TAIL = 1 << 16
-"""Bytes of a log's end in which its last line is looked for."""
-
-OWN = ("name", "run_root", "resume")
-"""Settings of a run that say where it lies, not what it computes."""
-
-
-class Unusable(Exception):
-    """A process ended well and left what cannot be used; says what."""
-
-
-def train_task(candidate: str, overrides: Mapping[str, Any], seed: int, budget: int) -> Task:
-    """Train a configuration."""
-    return {
-        "kind": "train",
-        "candidate": candidate,
-        "overrides": dict(overrides),
-        "seed": seed,
-        "budget": budget,
-    }
-
-
-def judge_task(trained: Task, first: int, count: int, sealed: bool = False) -> Task:
-    """Judge what `trained` made, on the units first, first + 1, ..."""
-    return {
-        "kind": "judge",
-        "candidate": trained["candidate"],
-        "of": key_of(trained),
-        "first": first,
-        "count": count,
-        "sealed": sealed,
-    }
-
-
-def key_of(task: Mapping[str, Any]) -> str:
-    """What a task computes, whoever wants it: equal keys are one run."""
-    if task["kind"] == "train":
-        return f"train:{digest(task['overrides'])}:{task['seed']}:{task['budget']}"
-    return f"judge:{task['of']}:{task['first']}+{task['count']}"
+TAIL_BYTES = 1 << 16
+"""Bytes at the end of a log in which its last line is looked for."""
 
 
 class Harness:
@@ -87,180 +34,89 @@ class Harness:
 
     def __init__(self, config: CampaignConfig, directory: Path) -> None:
         self.config, self.directory = config, directory
-        self.runs, self.artifacts = directory / "runs", directory / "artifacts"
+        self.runs = directory / "runs"
 
-    def place(self, run: RunState) -> Path:
-        """The directory of a run."""
+    def run_directory(self, run: RunState) -> Path:
+        """Where the process of a run works."""
         return self.runs / run.id
 
     def log(self, run: RunState) -> Path:
-        """Where the processes of a run print to, from all its attempts."""
+        """The file that all attempts of a run print to."""
         return self.directory / "logs" / f"{run.id}.log"
 
-    def job(self, run: RunState, state: State) -> Job:
-        """What starts a run, or takes it up again; makes room for it first."""
-        commands, task, place = self.config.commands, run.task, self.place(run)
-        own, needs = f"{RUNS}/{run.id}", ()
-        if task["kind"] == "train" and commands.resume and (place / "manifest.json").is_file():
-            words, needs = self._filled(commands.resume, run=own), (run.id,)
+    def job(self, run: RunState, runs: Mapping[str, RunState]) -> Job:
+        """The job that starts a run, or goes on with the run directory that a killed attempt left.
+
+        Removes an old run directory that cannot be gone on with. `runs` has every run by key.
+        """
+        task = run.task
+        if isinstance(task, JudgeTask):
+            words, needs = self._judge(task, run.id, runs[task.trained.key].id)
         else:
-            shutil.rmtree(place, ignore_errors=True)
-            if task["kind"] == "train":
-                words = self._filled(
-                    commands.train, root=RUNS, name=run.id, seed=task["seed"],
-                    budget=task["budget"],
-                )  # fmt: skip
-                words += as_arguments(task["overrides"])
-            else:
-                trained, first, count = state.runs[task["of"]].id, task["first"], task["count"]
-                needs = (trained,)
-                judge = commands.judge + (commands.sealed if task["sealed"] else ())
-                words = self._filled(
-                    judge, run=f"{RUNS}/{trained}", root=RUNS, name=run.id, into=own,
-                    first=first, count=count, units=f"{first}-{first + count - 1}",
-                )  # fmt: skip
-        timeout = self.config.budgets.timeout
-        return Job(run.last.token, words, self.runs, needs, run.id, self.log(run), timeout)
+            words, needs = self._train(task, run)
+        return Job(
+            token=run.last.token,
+            words=words,
+            runs=self.runs,
+            needs=needs,
+            makes=run.id,
+            log=self.log(run),
+            timeout=self.config.budgets.timeout,
+        )
 
     def collect(self, run: RunState) -> Artifact:
-        """What a run that ended well found.
-
-        Raises `Unusable` for missing or damaged files and for numbers that are not there.
-        """
-        try:
-            if run.task["kind"] == "train":
-                return self._trained(self.place(run))
-            return self._judged(self.place(run), run.task)
-        except DAMAGE as error:
-            raise Unusable(str(error) or type(error).__name__) from None
+        """What a run that ended well measured; see `results.read_result`."""
+        return read_result(run.task, self.run_directory(run), self.config)
 
     def ticks(self, run: RunState) -> int:
-        """What a training run has spent of its budget so far; 0 where nothing tells."""
-        if run.task["kind"] != "train":
+        """What a training run has spent of its budget so far; 0 for a judgement."""
+        if isinstance(run.task, JudgeTask):
             return 0
-        name = self.config.commands.ticks
-        try:
-            rows = Run.open(self.place(run)).metrics()
-            return max((int(row[name]) for row in rows if row.get(name) is not None), default=0)
-        except DAMAGE:
-            return 0
+        return ticks_so_far(self.run_directory(run), self.config.commands.ticks)
 
     def seconds(self, run: RunState) -> float:
-        """How long the last attempt lived, where nobody was there to see it end: until it last
-        wrote something; 0 where it never did."""
+        """How long the last attempt lived, estimated after the campaign itself was killed.
+
+        From its claim to the last time that it wrote to its log or a metrics file; 0 if it never
+        wrote.
+        """
         began = run.last.began
-        signs = [self.log(run), *self.place(run).glob("*.jsonl")]
-        ended = max((path.stat().st_mtime for path in signs if path.is_file()), default=began)
+        written = [self.log(run), *self.run_directory(run).glob("*.jsonl")]
+        ended = max((path.stat().st_mtime for path in written if path.is_file()), default=began)
         return min(max(ended - began, 0.0), self.config.budgets.timeout)
-
-    def keep(self, artifact: Artifact) -> str:
-        """Write an artifact under its hash; returns that."""
-        content = json.dumps(to_plain(artifact), sort_keys=True, indent=1).encode()
-        name = hashlib.sha256(content).hexdigest()
-        atomic_write_bytes(self.artifacts / f"{name}.json", content)
-        return name
-
-    def load(self, name: str) -> Artifact:
-        """The artifact with the hash `name`; `UserError` if it is missing or was changed."""
-        path = self.artifacts / f"{name}.json"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            told = error.strerror or error
-            raise UserError(
-                f"{path}: no such artifact, though the ledger names it ({told})"
-            ) from None
-        if hashlib.sha256(content).hexdigest() != name:
-            raise UserError(f"{path} was changed: its content does not have the hash of its name")
-        return json.loads(content)
 
     def complaint(self, run: RunState) -> str:
         """The last line that the processes of a run printed."""
         try:
             with open(self.log(run), "rb") as file:
-                file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
+                file.seek(max(file.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
                 text = file.read().decode(errors="replace")
         except FileNotFoundError:
             return "it printed nothing"
         lines = text.strip().splitlines()
         return lines[-1][:300] if lines else "it printed nothing"
 
-    def _filled(self, words: Sequence[str], **values: Any) -> list[str]:
-        return [FIELD.sub(lambda found: str(values[found[1]]), word) for word in words]
+    def _train(self, task: TrainTask, run: RunState) -> tuple[list[str], tuple[str, ...]]:
+        """Words of the training command, and the run directories that it reads."""
+        commands, directory = self.config.commands, self.run_directory(run)
+        if commands.resume and (directory / "manifest.json").is_file():
+            return _filled(commands.resume, run=f"{RUNS}/{run.id}"), (run.id,)
+        shutil.rmtree(directory, ignore_errors=True)
+        words = _filled(commands.train, root=RUNS, name=run.id, seed=task.seed, budget=task.budget)
+        return words + as_arguments(task.overrides), ()
 
-    def _trained(self, place: Path) -> Artifact:
-        commands, run = self.config.commands, Run.open(place)
-        result, rows = read_json(place / "result.json"), run.metrics()
-        last = to_plain(rows[-1]) if rows else {}
-        screens = {
-            name.removeprefix(commands.screens): value
-            for name, value in last.items()
-            if name.startswith(commands.screens) and not name.endswith("_value")
-        }
-        numbers = (int, float)
-        measures = {
-            name: value
-            for name, value in last.items()
-            if name.startswith(commands.measures)
-            and (value is None or (isinstance(value, numbers) and not isinstance(value, bool)))
-        }
-        return {
-            "kind": "train",
-            "config": {k: v for k, v in to_plain(flattened(run.config)).items() if k not in OWN},
-            "code": run.manifest["code"]["sha256"],
-            "ticks": int(result[commands.ticks]),
-            "screens": screens,
-            "measures": measures,
-        }
-
-    def _judged(self, place: Path, task: Mapping[str, Any]) -> Artifact:
-        reading = self.config.commands.reading
-        content = read_json(place / reading.file)
-        first, count = task["first"], task["count"]
-        if reading.rows:
-            rows = {}
-            for row in content[reading.rows]:
-                unit = str(row[reading.unit])
-                if unit in rows:
-                    raise Unusable(f"{reading.file} has unit {unit} twice")
-                rows[unit] = dict(row)
-        else:
-            columns = content[reading.columns]
-            rows = {
-                str(first + i): {name: values[i] for name, values in columns.items()}
-                for i in range(count)
-            }
-        wanted = [str(unit) for unit in range(first, first + count)]
-        absent = [unit for unit in wanted if unit not in rows]
-        if absent:
-            raise Unusable(f"{reading.file} has no unit {absent[0]}")
-        primary = self.config.gates.primary.name
-        guards = [guard.measure.name for guard in self.config.gates.guards]
-        for unit in wanted:
-            for name in (primary, *guards):
-                value = rows[unit].get(name)
-                if not _number(value):
-                    raise Unusable(f"{name} of unit {unit} is {value!r:.40}, not a finite number")
-        names = dict.fromkeys((primary, *guards, *self.config.metrics))
-        for unit in wanted:
-            for name in names:
-                value = rows[unit].get(name)
-                if not (value is None or _number(value) or _nan(value)):
-                    raise Unusable(f"{name} of unit {unit} is {value!r:.40}, not a number")
-        if not isinstance(content.get("evaluator"), str | None):
-            raise Unusable(f"{reading.file}: evaluator is a hash, not {content['evaluator']!r:.40}")
-        return {
-            "kind": "judge",
-            "evaluator": content.get("evaluator"),
-            "rows": {unit: {name: rows[unit].get(name) for name in names} for unit in wanted},
-        }
+    def _judge(self, task: JudgeTask, name: str, trained: str) -> tuple[list[str], tuple[str, ...]]:
+        """The same for a judgement of the run directory `trained`."""
+        shutil.rmtree(self.runs / name, ignore_errors=True)
+        commands, first, count = self.config.commands, task.first, task.count
+        words = _filled(
+            commands.judge + (commands.sealed if task.sealed else ()),
+            run=f"{RUNS}/{trained}", root=RUNS, name=name, into=f"{RUNS}/{name}",
+            first=first, count=count, units=f"{first}-{first + count - 1}",
+        )  # fmt: skip
+        return words, (trained,)
 
 
-def _number(value: Any) -> bool:
-    """A finite number that fits into a float; raises `OverflowError` for one that does not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _nan(value: Any) -> bool:
-    """Not measured, as some write it."""
-    return isinstance(value, float) and math.isnan(value)
+def _filled(words: Sequence[str], **values: Any) -> list[str]:
+    """`words` with every {field} replaced by its value."""
+    return [FIELD.sub(lambda match: str(values[match[1]]), word) for word in words]

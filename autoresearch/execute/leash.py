@@ -1,7 +1,9 @@
-"""python -m autoresearch.execute.leash <parent> <grace> <command ...>: it ends with its parent.
+"""python -m autoresearch.execute.leash <parent> <grace> <command ...>: a command that ends when its
+parent does.
 
-A worker that is killed cannot end what it started. This process stands between the two: it leaves
-with the command's own exit status, or, once its parent is gone, ends its whole process group.
+A worker that is killed cannot end the command that it started. This process stands between the two.
+It exits with the command's exit status; if the parent is gone first, it ends the whole process
+group.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ POLL_SECONDS = 0.1
 
 
 def leashed(command: Sequence[str], grace: float) -> list[str]:
-    """`command` on a leash that this process holds; start it as the leader of a new session."""
+    """The words that run `command` until this process ends; start them in a new session."""
     leash = [sys.executable, "-m", "autoresearch.execute.leash", str(os.getpid()), str(grace)]
     return [*leash, *command]
 
@@ -25,8 +27,8 @@ def leashed(command: Sequence[str], grace: float) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status, negative for a signal."""
     parent, grace = int(arguments[0]), float(arguments[1])
-    # TERM is for the command, which may need the grace that follows: whoever sends it to the group
-    # waits for this process. A handler, unlike an ignored signal, is not passed on to the command.
+    # A TERM to the group is for the command, which may use the grace period; this process has to
+    # stay until the command ends. A handler, unlike SIG_IGN, is not inherited by the command.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     child = subprocess.Popen(arguments[2:])
     while (code := child.poll()) is None:

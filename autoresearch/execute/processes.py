@@ -1,7 +1,7 @@
-"""Where tasks run: processes of this machine, or of a cluster's (`cluster.py`).
+"""Runs commands as processes of this machine; `cluster.py` runs them on a Ray cluster.
 
-An executor starts commands and tells how they ended. It decides nothing and remembers nothing: what
-happened is in the ledger, and what was found in files.
+An executor starts commands and reports how they ended. It decides nothing and keeps nothing: the
+ledger holds what happened, and files hold what was measured.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from autoresearch.execute.leash import leashed
 from common.runs import ROOT
 
 RUNS = "<runs>"
-"""Stands in a job's words for the directory of runs, wherever that is where the job runs."""
+"""Placeholder in a job's words for the directory of runs, whose path differs between machines."""
 
 TOKEN = "AUTORESEARCH_ATTEMPT"
-"""Environment variable by which the processes of an attempt are known, also after a kill."""
+"""Environment variable that marks the processes of an attempt, so that they can be found later."""
 
 POLL_SECONDS = 0.05
 
@@ -35,12 +35,13 @@ class Job:
 
     Attributes:
         token: of the attempt.
-        words: arguments of python, the first a script (of this project, or as it stands) or -c.
-        runs: directory of runs; the words have RUNS for it.
-        needs: names of the run directories there that it reads.
-        makes: name of the one that it writes.
+        words: arguments of python; the first is -c, -m, or a script (a path in this project, or any
+            other path).
+        runs: directory of runs; the words have the placeholder RUNS for it.
+        needs: names of the run directories that the job reads.
+        makes: name of the run directory that it writes.
         log: file that its output is appended to.
-        timeout: seconds until it is ended.
+        timeout: seconds after which it is ended.
     """
 
     token: str
@@ -53,10 +54,10 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """Program and arguments, on the machine that asks."""
+        """Program and arguments, with this machine's paths."""
         script, *rest = (word.replace(RUNS, str(self.runs)) for word in self.words)
-        own = ROOT / script
-        return [sys.executable, str(own) if own.is_file() else script, *rest]
+        path = ROOT / script
+        return [sys.executable, str(path) if path.is_file() else script, *rest]
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ class Ended:
     """How a job ended.
 
     Attributes:
-        token: whose.
+        token: of its attempt.
         code: exit status, negative for a signal.
-        timed_out: it was ended because it took too long.
-        seconds: that it ran.
-        lost: it ended with its node, and nothing of it came back; says how.
+        timed_out: it took too long and was killed.
+        seconds: how long it ran.
+        lost: why nothing of it came back, if its node died; otherwise empty.
     """
 
     token: str
@@ -82,27 +83,27 @@ class Executor(Protocol):
     """Runs jobs, several at a time.
 
     Attributes:
-        forgets: what a lost attempt has computed is lost with it, and cannot be taken up.
+        forgets: the files of a lost attempt are lost too, so the next attempt starts anew.
     """
 
     forgets: bool
 
     def start(self, job: Job) -> int:
-        """Start a job; returns the id of its process group, 0 where it has none here."""
+        """Start a job; returns the id of its process group, or 0 if it runs on another machine."""
 
     def wait(self) -> list[Ended]:
-        """Block until at least one job has ended, and tell of all that have."""
+        """Block until at least one job has ended; returns all that have."""
 
     def stop(self) -> None:
         """End everything that runs."""
 
 
 class LocalExecutor:
-    """Processes of this machine, each in a group of its own that is ended as a whole.
+    """Processes of this machine. Each leads a process group, which is ended as a whole.
 
     Args:
         grace: seconds between TERM and KILL.
-        leashed: they end by themselves once this process is gone, however it went.
+        leashed: a process ends by itself when this one is gone, even after kill -9.
     """
 
     forgets = False
@@ -128,7 +129,7 @@ class LocalExecutor:
             for token, (job, process, began) in list(self._running.items()):
                 seconds = time.monotonic() - began
                 if (code := process.poll()) is not None:
-                    # What it started may have outlived it.
+                    # Processes that it started may have outlived it.
                     end_group(process.pid, 0.0)
                     end_attempt(token, 0.0)
                     ended.append(Ended(token, code, False, seconds))
@@ -159,7 +160,7 @@ class LocalExecutor:
 
 
 def end_group(group: int, grace: float) -> None:
-    """End a process group that is not ours to wait for: TERM, after `grace` seconds KILL."""
+    """End a process group whose leader is not our child: TERM, and after `grace` seconds KILL."""
     with suppress(ProcessLookupError, PermissionError):
         if grace:
             os.killpg(group, signal.SIGTERM)
@@ -171,25 +172,27 @@ def end_group(group: int, grace: float) -> None:
 
 
 def end_attempt(token: str, grace: float) -> None:
-    """End what outlived the campaign, or the process, that started it, in whatever group it is
-    now, and wait until it is gone.
+    """End every process of an attempt, in whatever process group it is now, and wait until all are
+    gone.
 
-    Found by its environment in Linux's /proc; elsewhere a process that goes on keeps its run's
-    lock, and the next attempt says so.
+    Finds processes that outlived the campaign, or the process, that started them, by their
+    environment in Linux's /proc. On other systems such a process goes on; it holds the lock of its
+    run directory, and the next attempt reports that.
     """
-    for pid in _alive(token):
+    for pid in processes_of(token):
         with suppress(ProcessLookupError):
             end_group(os.getpgid(pid), grace)
     until = time.monotonic() + 10 + grace
-    while _alive(token) and time.monotonic() < until:
+    while processes_of(token) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
 
 
-def _alive(token: str) -> list[int]:
-    wanted, found = f"{TOKEN}={token}".encode(), []
+def processes_of(token: str) -> list[int]:
+    """Ids of the processes of an attempt that are alive; empty where there is no /proc."""
+    mark, pids = f"{TOKEN}={token}".encode(), []
     for directory in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             # A zombie has no environment any more.
-            if wanted in (directory / "environ").read_bytes().split(b"\0"):
-                found.append(int(directory.name))
-    return found
+            if mark in (directory / "environ").read_bytes().split(b"\0"):
+                pids.append(int(directory.name))
+    return pids

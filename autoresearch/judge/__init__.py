@@ -1,4 +1,4 @@
-"""The gates, the evidence that they weigh, and how often they are wrong.
+"""Decides by pure functions: what a gate makes of measurements, and how often gates are wrong.
 
-May import: `common` and all of `autoresearch` but `report`.
+May import: `common`, `autoresearch.config` and `autoresearch.types`. Nothing here runs anything.
 """

@@ -1,14 +1,14 @@
-"""How often the gates are wrong: measured noise, then many simulated campaigns with it.
+"""How often the gates are wrong: simulated campaigns that draw from measured noise.
 
-One configuration is trained with many seeds and judged on many tracks: what differs between those
-runs is luck. Simulated campaigns draw their parents and candidates from these runs, so identical
-candidates are identical by construction, and whatever is promoted is a false promotion. A true
-effect is simulated by adding it to every track of a candidate.
+One configuration was trained with many seeds and judged on many tracks (`loop/noise.py` does that);
+those runs differ by luck alone. A simulated campaign draws its parents and candidates from these
+runs. Its candidates are therefore equal to their parents, and every promotion is a false one. A
+true effect is simulated by adding it to every track of a candidate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,63 +18,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoresearch.config import CampaignConfig, Gates
-from autoresearch.execute.harness import judge_task, key_of, train_task
+from autoresearch.judge import gates as decide
 from autoresearch.judge.evidence import BETS
-from autoresearch.loop.campaign import Campaign
-from autoresearch.loop.plan import training_seed
-from autoresearch.loop.state import BASE
-from common.errors import UserError
 from common.records import write_record
 from common.statistics import proportion_interval
 
-LEAST_RUNS = 24
-CALIBRATION = 0
-"""The generation that training seeds of a calibration belong to; campaigns begin with 1."""
-UNITS_OFFSET = 9_000_000
-"""Units of a calibration, far from those of any generation."""
 CALIBRATIONS = "calibration_"
-"""Begins the name of a kept calibration's record."""
+"""The names of calibration records begin with this."""
 EPISODES = 3
-"""Of the other study: what the earlier record promoted by, unpaired episodes per candidate."""
+"""Unpaired episodes per candidate by which the earlier record promoted."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What runs of one configuration measured.
+    """Measurements of runs of one configuration.
 
     Attributes:
-        primary: (runs, units), larger is better (multiplied by the measure's sign).
-        guards: (runs, units) by name, larger is worse.
-        seconds: of a training run, mean.
+        primary: float64 (runs, units), multiplied by the measure's sign, so larger is better.
+        guards: by name, float64 (runs, units), larger is worse.
+        seconds: mean of a training run.
     """
 
     primary: NDArray[np.float64]
     guards: dict[str, NDArray[np.float64]]
     seconds: float
-
-
-def measure(campaign: Campaign, runs: int, units: int) -> Noise:
-    """Train the base with `runs` seeds and judge each on the same `units` units.
-
-    Goes on where an earlier call was interrupted. Raises `UserError` for a run that fails, and
-    where the campaign's budget does not suffice.
-    """
-    config = campaign.config
-    seeds = [training_seed(config, CALIBRATION, index) for index in range(runs)]
-    trained = [train_task(BASE, {}, seed, config.budget) for seed in seeds]
-    judged = [judge_task(task, config.first_unit + UNITS_OFFSET, units) for task in trained]
-    for tasks in (trained, judged):
-        while pending := [task for task in tasks if not _finished(campaign, task)]:
-            if reason := campaign.perform(pending):
-                raise UserError(f"the calibration stopped: {reason}")
-    rows = [campaign.load(_run(campaign, task).artifact)["rows"] for task in judged]
-    primary = config.gates.primary
-    guards = {
-        guard.measure.name: -guard.measure.sign * _matrix(rows, guard.measure.name)
-        for guard in config.gates.guards
-    }
-    spent = [sum(attempt.seconds for attempt in _run(campaign, t).attempts) for t in trained]
-    return Noise(primary.sign * _matrix(rows, primary.name), guards, float(np.mean(spent)))
 
 
 def simulate(
@@ -93,7 +60,7 @@ def simulate(
     for `screened` (anything passes G3), and the mean number of training `runs` and `minutes`.
     """
     rng = np.random.default_rng(seed)
-    # Campaigns meet the same pairs of runs again and again.
+    # Campaigns draw the same pairs of runs many times.
     logs = lru_cache(maxsize=2048)(partial(_logs, noise, gates, effect))
     promoted, screened, runs = 0, 0, 0
     for _ in range(campaigns):
@@ -109,7 +76,7 @@ def simulate(
                 runs += 2 * tried
                 won |= better
             if won:
-                break  # the next parent is another; what counts is whether it ever happens
+                break  # counted is whether a campaign promotes anything at all
         promoted, screened = promoted + won, screened + passed
     mean_runs = runs / campaigns
     return {
@@ -122,8 +89,12 @@ def simulate(
 
 
 def best_of_three(noise: Noise, *, effect: float, trials: int, seed: int) -> dict[str, Any]:
-    """The other way: three candidates, three unpaired episodes each, the best mean wins if it is
-    above the parent's. Returns how often that promotes, and by how much the winner flatters."""
+    """The earlier record's way: three candidates with three unpaired episodes each, and the best
+    mean wins if it is above the parent's.
+
+    Returns `promoted`, how often that promotes, and `inflation`, by how much the winner's score
+    exceeds its true level.
+    """
     rng = np.random.default_rng(seed)
     runs, units = noise.primary.shape
     drawn_runs = rng.integers(runs, size=(trials, 4))
@@ -143,9 +114,9 @@ def best_of_three(noise: Noise, *, effect: float, trials: int, seed: int) -> dic
 
 
 def keep_calibration(
-    found: Mapping[str, Any], config: CampaignConfig, command: str, **where: Any
+    result: Mapping[str, Any], config: CampaignConfig, command: str, **where: Any
 ) -> Path:
-    """Keep what `python -m autoresearch calibrate` found as `calibration_<campaign>.json`.
+    """Keep the result of `python -m autoresearch calibrate` as `calibration_<campaign>.json`.
 
     `where` goes to `write_record`.
     """
@@ -160,17 +131,17 @@ def keep_calibration(
         **{name: getattr(gates, name) for name in names},
     }
     single = ("mean", "sd_over_seeds", "sd_over_units", "seconds_per_run", "runs", "units")
-    metrics = {name: found[name] for name in (*single, "campaigns")}
+    metrics = {name: result[name] for name in (*single, "campaigns")}
     rows = [
         row | {"best_of_three": luck["promoted"], "inflation": luck["inflation"]}
-        for row, luck in zip(found["gates"], found["best_of_three"], strict=True)
+        for row, luck in zip(result["gates"], result["best_of_three"], strict=True)
     ]
     return write_record(
         f"{CALIBRATIONS}{config.name}",
         command=command,
         settings=settings,
         metrics=metrics,
-        details={"rows": rows, "means": [round(mean, 5) for mean in found["means"]]},
+        details={"rows": rows, "means": [round(mean, 5) for mean in result["means"]]},
         **where,
     )
 
@@ -182,17 +153,19 @@ def _screens(
     candidates: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """G3 of a generation: the e-value of each candidate that wins, 0 of one that does not.
+    """G3 of a generation: the e-value of each candidate that wins, and 0 of one that does not.
 
-    logs: what `_logs` makes of a candidate and a parent; size: numbers of runs and units.
+    Args:
+        logs: `_logs` of a candidate and a parent.
+        size: numbers of runs and units.
     """
     runs, units = size
     parent, *others = rng.choice(runs, 1 + candidates, replace=candidates >= runs)
     tracks = rng.integers(units, size=gates.cap)
-    found = []
+    values = []
     begins = np.arange(0, gates.cap, gates.batch)
-    for own in others:
-        batches = np.add.reduceat(logs(own, parent)[tracks], begins)
+    for candidate in others:
+        batches = np.add.reduceat(logs(candidate, parent)[tracks], begins)
         totals = np.cumsum(batches, axis=0)
         top = totals.max(axis=-1)
         won, futile, *guards = (np.exp(top) * np.exp(totals - top[..., None]).mean(-1)).T
@@ -202,24 +175,27 @@ def _screens(
         stops = harmed | (np.maximum.accumulate(futile) >= gates.stop)
         first = int(np.argmax(wins)) if wins.any() else len(begins)
         stopped = int(np.argmax(stops & ~wins)) if (stops & ~wins).any() else len(begins)
-        found.append(float(won[first]) if first < min(stopped, len(begins)) else 0.0)
-    return found
+        values.append(float(won[first]) if first < min(stopped, len(begins)) else 0.0)
+    return values
 
 
-def _logs(noise: Noise, gates: Gates, effect: float, own: int, parent: int) -> NDArray[np.float64]:
-    """Log-factors (units, questions, stakes) of `evidence.e_process` for a candidate and a parent.
+def _logs(
+    noise: Noise, gates: Gates, effect: float, candidate: int, parent: int
+) -> NDArray[np.float64]:
+    """Log-factors of `evidence.e_process` for a candidate and a parent: float64 (units, questions,
+    stakes).
 
-    Questions: is it better; is it worthless; and of every guard, does the margin hold, or not, and
-    the ceiling, or not.
+    The questions: is it better; is it worthless; and for every guard, does the margin hold, does it
+    break, does the ceiling hold, does it break.
     """
     width = gates.primary.width
-    gain = gates.primary.counted(noise.primary[own] + effect - noise.primary[parent])
+    gain = gates.primary.counted(noise.primary[candidate] + effect - noise.primary[parent])
     asked = [gain / width, (gates.effect - gain) / (width + gates.effect)]
     for guard in gates.guards:
         measure = guard.measure
         values = noise.guards[measure.name]
-        worse = measure.counted(values[own] - values[parent])
-        room = measure.counted(-measure.sign * guard.ceiling - values[own]) / measure.width
+        worse = measure.counted(values[candidate] - values[parent])
+        room = measure.counted(-measure.sign * guard.ceiling - values[candidate]) / measure.width
         margins = (guard.margin - worse) / (measure.width + guard.margin)
         asked += [margins, -margins, room, -room]
     return np.log1p(np.clip(np.stack(asked, 1), -1, 1)[..., None] * BETS)
@@ -234,38 +210,19 @@ def _claim(
     rng: np.random.Generator,
 ) -> tuple[bool, int]:
     """G4 of one candidate: whether it is promoted, and on how many seeds it was tried."""
-    from autoresearch.judge.gates import configuration
-
     runs, units = noise.primary.shape
     tracks = rng.integers(units, size=gates.seed_units)
-    own: list[dict[str, dict[str, float]]] = []
+    candidate: list[dict[str, dict[str, float]]] = []
     parent: list[dict[str, dict[str, float]]] = []
     while True:
         pair = rng.choice(runs, 2, replace=False)  # a run does not compete with itself
-        for rows, run, shift in ((own, pair[0], effect), (parent, pair[1], 0.0)):
+        for rows, run, shift in ((candidate, pair[0], effect), (parent, pair[1], 0.0)):
             level = noise.primary[run, tracks].mean() + shift
             row = {gates.primary.name: gates.primary.sign * level}
             for guard in gates.guards:
                 name = guard.measure.name
                 row[name] = -guard.measure.sign * noise.guards[name][run, tracks].mean()
             rows.append({"mean": row})
-        verdict = configuration(own, parent, seeds, alpha, gates)
-        if verdict["outcome"]:
-            return verdict["passed"], len(own)
-
-
-def _matrix(rows: Sequence[Mapping[str, Mapping[str, Any]]], name: str) -> NDArray[np.float64]:
-    return np.array([[row[name] for row in run.values()] for run in rows], np.float64)
-
-
-def _run(campaign: Campaign, task: Mapping[str, Any]) -> Any:
-    return campaign.state.runs[key_of(task)]
-
-
-def _finished(campaign: Campaign, task: Mapping[str, Any]) -> bool:
-    run = campaign.state.runs.get(key_of(task))
-    if run is None or run.open:
-        return False
-    if run.failed(campaign.config.executor.attempts):
-        raise UserError(f"{run.id} of the calibration failed: {run.last.reason}: {run.last.detail}")
-    return run.finished
+        verdict = decide.seeds(candidate, parent, seeds, alpha, gates)
+        if verdict.outcome:
+            return verdict.passed, len(candidate)

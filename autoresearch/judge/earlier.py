@@ -1,7 +1,8 @@
-"""The earlier record's promotions as evidence, and why our gates would not have promoted them.
+"""The earlier record's promotions, and why these gates would not have promoted them.
 
-Numbers as published there: three episodes each, on tracks that no other candidate drove, scored by
-a reward that the candidate's own configuration may change.
+The earlier record is a published study of the same task. Its numbers are given as published: three
+episodes per candidate, on tracks that no other candidate drove, scored by a reward that the
+candidate's own configuration may change.
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autoresearch.config import Gates
+from autoresearch.judge.evidence import BETS
 from common.statistics import mean_interval
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A promotion and all that it rests on.
+    """A promotion and the evidence for it.
 
     Attributes:
         name: of the run or candidate.
         about: what was claimed.
         generation: in which it was promoted.
-        episodes: how many it was judged on, `scores` where they are known.
-        paired: whether the other side drove the same tracks.
+        episodes: on how many it was judged; `scores`, where they are known.
+        paired: whether its parent drove the same tracks.
         training_seeds: with how many seeds the configuration was trained.
         tried: how many candidates it was the best of.
         native: whether the score is a native quantity, which no configuration can change.
         off_track_rate: its share of ticks off the road.
-        expected, found: the observable that its hypothesis named, before and after.
+        observable, expected, observed: what its hypothesis predicted of which measure, and what
+            was measured.
     """
 
     name: str
@@ -41,7 +44,7 @@ class Claim:
     scores: tuple[float, ...] = ()
     observable: str = ""
     expected: str = ""
-    found: str = ""
+    observed: str = ""
 
 
 CLAIMS = (
@@ -54,7 +57,7 @@ CLAIMS = (
         "g003_c03", "reward 232.58 and progress 0.7376, against its parent's 0.666",
         generation=3, episodes=3, paired=False, training_seeds=1, tried=3, native=False,
         off_track_rate=0.268, scores=(483.5, 490.7, -276.4), observable="mean_brake",
-        expected="more braking", found="mean_brake stayed at 0.007",
+        expected="more braking", observed="mean_brake stayed at 0.007",
     ),
 )  # fmt: skip
 
@@ -70,8 +73,8 @@ def objections_to(claim: Claim, gates: Gates) -> list[str]:
             f"G3: its {claim.episodes} episodes were on tracks that its parent did not drive; "
             "differences are taken track by track"
         )
-    # The most that so few bets can win, each of them won in full: (1 + b)^n for the largest b.
-    most = 1.95**claim.episodes
+    # The most that n bets can win is (1 + b)^n for the largest stake b.
+    most = (1 + BETS[-1]) ** claim.episodes
     if most < gates.win:
         reasons.append(
             f"G3: {claim.episodes} tracks cannot give more evidence than {most:.1f}, however they "
@@ -96,5 +99,5 @@ def objections_to(claim: Claim, gates: Gates) -> list[str]:
             "or not"
         )
     if claim.expected:
-        reasons.append(f"G5: it predicted {claim.expected}, and {claim.found}")
+        reasons.append(f"G5: it predicted {claim.expected}, and {claim.observed}")
     return reasons

@@ -1,4 +1,8 @@
-"""The gates as pure functions: measurements in, a verdict with its numbers and reasons out."""
+"""The gates G1 to G5 as pure functions: measurements in, a verdict with reasons and numbers out.
+
+G0 is in `admission.py`. Throughout, `rows` are a candidate's measures by unit and `parent` those of
+its parent, on the same units.
+"""
 
 from __future__ import annotations
 
@@ -7,223 +11,216 @@ from typing import Any
 
 import numpy as np
 
-from autoresearch.config import Gates, Measure
+from autoresearch.config import Gates, Guard, Measure
 from autoresearch.judge.evidence import e_process, scaled
-from autoresearch.propose.proposal import strays
+from autoresearch.types.artifact import Rows, TrainArtifact
+from autoresearch.types.overrides import strays
+from autoresearch.types.verdict import (
+    GuardEvidence,
+    GuardTest,
+    MechanismVerdict,
+    Outcome,
+    Prediction,
+    RungVerdict,
+    ScreenVerdict,
+    SeedsVerdict,
+    SmokeVerdict,
+)
 from common.statistics import mean_interval, paired_difference, sign_flip_test
-
-Rows = Mapping[str, Mapping[str, Any]]
-"""Measures by unit."""
-Verdict = dict[str, Any]
-"""`passed`, `reasons` in words, and numbers."""
 
 
 def smoke(
-    own: Mapping[str, Any],
-    control: Mapping[str, Any],
+    run: TrainArtifact,
+    control: TrainArtifact,
     base: Mapping[str, Any],
     overrides: Mapping[str, Any],
-) -> Verdict:
-    """G1 of a first short run: it is what was proposed, and shows no failure that the parent's
-    own short run does not show.
+) -> SmokeVerdict:
+    """G1, of a first short run: it has the configuration that was proposed, and shows no failure
+    that the parent's own short run does not show.
 
     Args:
-        own, control: artifacts of the two runs.
-        base: the base's configuration at the same budget and seed, dotted.
+        run, control: the candidate's and the parent's.
+        base: the base's configuration at the same budget and seed, dotted key to value.
         overrides: of the candidate against it.
     """
-    reasons = strays(base, own["config"], overrides)
-    screens = {}
-    for name, value in own["screens"].items():
-        screens[name] = value
-        if value and not control["screens"].get(name):
+    reasons = strays(base, run.config, overrides)
+    for name, value in run.screens.items():
+        if value and not control.screens.get(name):
             reasons.append(f"{name} shows, which the parent does not show")
-    return {"passed": not reasons, "reasons": reasons, "screens": screens}
+    return SmokeVerdict(not reasons, reasons, dict(run.screens))
 
 
-def failure(reason: str, detail: str) -> Verdict:
-    """Of a candidate whose run failed: typed, and without any number."""
-    return {"passed": False, "reasons": [f"{reason}: {detail}"], "failure": reason}
-
-
-def rung(means: Mapping[str, float], control: float, sign: int, eta: int) -> dict[str, Verdict]:
-    """G2: the better 1 / eta of the candidates go on, ties in the order given.
+def rung(
+    means: Mapping[str, float], control: float | None, sign: int, eta: int
+) -> dict[str, RungVerdict]:
+    """G2: the better 1 / eta of the candidates go on; of equal ones the earlier.
 
     Args:
-        means: primary by candidate; control: the parent's, for the record.
+        means: of the primary measure, by candidate; control: the parent's, for the record.
     """
     order = sorted(means, key=lambda name: -sign * means[name])
     kept = order[: -(-len(order) // eta)]
-    return {
-        name: {
-            "passed": name in kept,
-            "reasons": [] if name in kept else [f"rank {order.index(name) + 1} of {len(order)}"],
-            "mean": means[name],
-            "control": control,
-            "rank": order.index(name) + 1,
-        }
-        for name in means
-    }
+    verdicts = {}
+    for name, mean in means.items():
+        rank = order.index(name) + 1
+        reasons = [] if name in kept else [f"rank {rank} of {len(order)}"]
+        verdicts[name] = RungVerdict(name in kept, reasons, mean, control, rank)
+    return verdicts
 
 
-def screen(own: Rows, parent: Rows, gates: Gates) -> Verdict:
+def screen(rows: Rows, parent: Rows, gates: Gates) -> ScreenVerdict:
     """G3: is this checkpoint better than the parent's, unit by unit, and does it harm nothing?
 
-    `outcome` is win, futile (proved to gain less than gates.effect), harm (a guard proved to be
-    beyond its margin or ceiling), cap (the last unit was reached) or None, if more units are
-    wanted. Only a win passes.
+    The outcome is WIN; FUTILE, a gain of gates.effect is disproved; HARM, a guard is proved to be
+    beyond its margin or ceiling; CAP, the last unit was reached; or None, if more units are needed.
+    Only a win passes.
 
     Raises `ValueError` for a difference beyond the range that a measure states.
     """
-    primary, units = gates.primary, list(own)
-    gain = primary.counted(primary.sign * _differences(own, parent, primary))
+    primary = gates.primary
+    gain = primary.counted(primary.sign * _differences(rows, parent, primary))
     evidence = _evidence(primary, gain, primary.width)
     against = _evidence(primary, gates.effect - gain, primary.width + gates.effect)
-    guards, proved, harmed = {}, [], []
-    for guard in gates.guards:
-        measure = guard.measure
-        worse = measure.counted(-measure.sign * _differences(own, parent, measure))
-        level = np.array([own[unit][measure.name] for unit in units], np.float64)
-        room = measure.counted(measure.sign * (level - guard.ceiling))
-        held = [
-            ("margin", guard.margin - worse, measure.width + guard.margin),
-            ("ceiling", room, measure.width),
-        ]
-        told: dict[str, Any] = {"difference": float(np.mean(worse)), "mean": float(level.mean())}
-        for name, values, width in held:
-            holds = float(_evidence(measure, values, width)[-1])
-            breaks = float(_evidence(measure, -values, width)[-1])
-            told |= {f"{name}_holds": holds, f"{name}_breaks": breaks}
-            proved.append(holds >= gates.proof)
-            if breaks >= gates.stop:
-                harmed.append(f"{measure.name} is beyond its {name} (e = {breaks:.3g})")
-        guards[measure.name] = told
-    won = float(evidence[-1]) >= gates.win
+    guards = {guard.measure.name: _guard_evidence(guard, rows, parent) for guard in gates.guards}
+    harms = [
+        f"{name} is beyond its {limit} (e = {breaks:.3g})"
+        for name, guard in guards.items()
+        for limit, breaks in (("margin", guard.margin_breaks), ("ceiling", guard.ceiling_breaks))
+        if breaks >= gates.stop
+    ]
+    unproved = [
+        f"no proof that {name} holds"
+        for name, guard in guards.items()
+        if min(guard.margin_holds, guard.ceiling_holds) < gates.proof
+    ]
+    better = float(evidence[-1]) >= gates.win
     outcome, reasons = None, []
-    if won and all(proved):
-        outcome = "win"
-    elif harmed:
-        outcome, reasons = "harm", harmed
+    if better and not unproved:
+        outcome = Outcome.WIN
+    elif harms:
+        outcome, reasons = Outcome.HARM, harms
     elif float(against.max()) >= gates.stop:
-        outcome = "futile"
+        outcome = Outcome.FUTILE
         reasons = [f"a gain of {gates.effect:g} is disproved (e = {float(against.max()):.3g})"]
-    elif len(units) >= gates.cap:
-        outcome = "cap"
-        reasons = [] if won else [f"no proof of a gain (e = {float(evidence[-1]):.3g})"]
-        reasons += [
-            f"no proof that {name} holds"
-            for name, told in guards.items()
-            if min(told["margin_holds"], told["ceiling_holds"]) < gates.proof
-        ]
-    return {
-        "passed": outcome == "win",
-        "outcome": outcome,
-        "reasons": reasons,
-        "units": len(units),
-        "gain": mean_interval(gain).to_dict(),
-        "e_value": float(evidence[-1]),
-        "e_curve": [float(f"{value:.4g}") for value in evidence],
-        "guards": guards,
-    }
+    elif len(rows) >= gates.cap:
+        outcome = Outcome.CAP
+        reasons = [] if better else [f"no proof of a gain (e = {float(evidence[-1]):.3g})"]
+        reasons += unproved
+    return ScreenVerdict(
+        passed=outcome is Outcome.WIN,
+        reasons=reasons,
+        outcome=outcome,
+        units=len(rows),
+        gain=mean_interval(gain),
+        e_value=float(evidence[-1]),
+        e_curve=[float(f"{value:.4g}") for value in evidence],
+        guards=guards,
+    )
 
 
-def configuration(
-    own: Sequence[Rows], parent: Sequence[Rows], seeds: int, alpha: float, gates: Gates
-) -> Verdict:
+def seeds(
+    runs: Sequence[Rows], parents: Sequence[Rows], wanted: int, alpha: float, gates: Gates
+) -> SeedsVerdict:
     """G4: is this configuration better than the parent's, training seed by training seed?
 
-    An exact one-sided sign-flip test of the seeds' means, and for each guard one of its margin and
-    one of its ceiling. `outcome` is win, loss, hopeless (no result of the seeds to come could
-    reach alpha) or None, if more seeds are wanted.
+    An exact one-sided sign-flip test of the seeds' means. Every guard has two more such tests, of
+    its margin and of its ceiling. The outcome is WIN, LOSS, HOPELESS (no result of the remaining
+    seeds could reach alpha), or None if more seeds are needed.
 
     Args:
-        own, parent: rows by seed, as far as there are any, in the order of the seeds.
-        seeds: how many there will be.
+        runs, parents: rows by seed, in the order of the seeds, as many as there are so far.
+        wanted: how many seeds the claim takes.
         alpha: what this claim may spend of the error budget.
     """
     primary = gates.primary
-    gains = [primary.sign * float(_differences(a, b, primary).mean())
-             for a, b in zip(own, parent, strict=True)]  # fmt: skip
-    told: Verdict = {
-        "passed": False,
-        "outcome": None,
-        "reasons": [],
-        "seeds": len(gains),
-        "wanted": seeds,
-        "alpha": alpha,
-        "gains": gains,
-        "gain": mean_interval(gains).to_dict(),
-    }
-    if len(gains) < seeds:
+    gains = [
+        primary.sign * float(_differences(rows, parent, primary).mean())
+        for rows, parent in zip(runs, parents, strict=True)
+    ]
+
+    def verdict(outcome: Outcome | None, reasons: list[str], **tests: Any) -> SeedsVerdict:
+        return SeedsVerdict(
+            outcome is Outcome.WIN, reasons, outcome, len(gains), wanted, alpha, gains,
+            mean_interval(gains), **tests,
+        )  # fmt: skip
+
+    if len(gains) < wanted:
         large = 1e3 * (float(np.abs(gains).sum()) or 1.0)
-        best = sign_flip_test([*gains, *[large] * (seeds - len(gains))], "greater")
-        if best > alpha:
-            told["outcome"] = "hopeless"
-            told["reasons"] = [f"p could not get below {best:.3g} any more, {alpha:.3g} is needed"]
-        return told
+        best = sign_flip_test([*gains, *[large] * (wanted - len(gains))], "greater")
+        if best <= alpha:
+            return verdict(None, [])
+        reason = f"p could not get below {best:.3g} any more, {alpha:.3g} is needed"
+        return verdict(Outcome.HOPELESS, [reason])
     p = sign_flip_test(gains, "greater")
     reasons = [] if p <= alpha else [f"p = {p:.3g}, {alpha:.3g} is needed"]
-    guards = {}
-    for guard in gates.guards:
-        measure = guard.measure
-        worse = [-measure.sign * float(_differences(a, b, measure).mean())
-                 for a, b in zip(own, parent, strict=True)]  # fmt: skip
-        levels = [_mean(rows, measure) for rows in own]
-        margin = sign_flip_test([guard.margin - x for x in worse], "greater")
-        ceiling = sign_flip_test([measure.sign * (x - guard.ceiling) for x in levels], "greater")
-        guards[measure.name] = {
-            "difference": mean_interval(worse).to_dict(),
-            "mean": mean_interval(levels).to_dict(),
-            "margin_p": margin,
-            "ceiling_p": ceiling,
-        }
-        if margin > gates.guard_alpha:
-            reasons.append(f"{measure.name} may be worse by more than {guard.margin:g}")
-        if ceiling > gates.guard_alpha:
-            reasons.append(f"{measure.name} may be beyond {guard.ceiling:g}")
-    won = not reasons
-    return told | {
-        "passed": won,
-        "outcome": "win" if won else "loss",
-        "reasons": reasons,
-        "p": p,
-        "guards": guards,
-    }
+    tests = {guard.measure.name: _guard_test(guard, runs, parents) for guard in gates.guards}
+    for guard, test in zip(gates.guards, tests.values(), strict=True):
+        if test.margin_p > gates.guard_alpha:
+            reasons.append(f"{guard.measure.name} may be worse by more than {guard.margin:g}")
+        if test.ceiling_p > gates.guard_alpha:
+            reasons.append(f"{guard.measure.name} may be beyond {guard.ceiling:g}")
+    return verdict(Outcome.LOSS if reasons else Outcome.WIN, reasons, p=p, guards=tests)
 
 
 def mechanism(
-    observable: str, sign: int, own: Sequence[float | None], parent: Sequence[float | None], by: str
-) -> Verdict:
-    """G5: did what the hypothesis predicts come? Never a reason to promote, or not to.
+    observable: str,
+    sign: int,
+    values: Sequence[float | None],
+    parent: Sequence[float | None],
+    by: str,
+) -> MechanismVerdict:
+    """G5: did what the hypothesis predicts come? It is recorded and decides nothing.
 
     Args:
-        own, parent: the observable by unit of comparison, None where it was not measured.
-        by: what the units are, seeds or tracks.
+        observable, sign: the measure that was to grow (1) or to fall (-1).
+        values, parent: the observable, by unit or seed; None where it was not measured.
+        by: what the pairs are: training seeds, or units of one training seed.
     """
-    pairs = [(a, b) for a, b in zip(own, parent, strict=True) if a is not None and b is not None]
+    pairs = [(a, b) for a, b in zip(values, parent, strict=True) if a is not None and b is not None]
     if len(pairs) < 2:
-        return {
-            "passed": False,
-            "verdict": "inconclusive",
-            "reasons": [f"{observable} was not measured often enough"],
-            "observable": observable,
-            "sign": sign,
-        }
+        reasons = [f"{observable} was not measured often enough"]
+        return MechanismVerdict(False, reasons, Prediction.INCONCLUSIVE, observable, sign)
     change = paired_difference(*zip(*pairs, strict=True))
-    verdict = "inconclusive"
+    verdict = Prediction.INCONCLUSIVE
     if sign * change.low > 0 and sign * change.high > 0:
-        verdict = "confirmed"
+        verdict = Prediction.CONFIRMED
     elif sign * change.low < 0 and sign * change.high < 0:
-        verdict = "refuted"
-    return {
-        "passed": verdict == "confirmed",
-        "verdict": verdict,
-        "reasons": [],
-        "observable": observable,
-        "sign": sign,
-        "change": change.to_dict(),
-        "by": by,
-    }
+        verdict = Prediction.REFUTED
+    return MechanismVerdict(
+        verdict is Prediction.CONFIRMED, [], verdict, observable, sign, change, by
+    )
+
+
+def _guard_evidence(guard: Guard, rows: Rows, parent: Rows) -> GuardEvidence:
+    measure = guard.measure
+    worse = measure.counted(-measure.sign * _differences(rows, parent, measure))
+    level = np.array([row[measure.name] for row in rows.values()], np.float64)
+    room = measure.counted(measure.sign * (level - guard.ceiling))
+    margin, margin_width = guard.margin - worse, measure.width + guard.margin
+    return GuardEvidence(
+        difference=float(np.mean(worse)),
+        mean=float(level.mean()),
+        margin_holds=float(_evidence(measure, margin, margin_width)[-1]),
+        margin_breaks=float(_evidence(measure, -margin, margin_width)[-1]),
+        ceiling_holds=float(_evidence(measure, room, measure.width)[-1]),
+        ceiling_breaks=float(_evidence(measure, -room, measure.width)[-1]),
+    )
+
+
+def _guard_test(guard: Guard, runs: Sequence[Rows], parents: Sequence[Rows]) -> GuardTest:
+    measure = guard.measure
+    worse = [
+        -measure.sign * float(_differences(rows, parent, measure).mean())
+        for rows, parent in zip(runs, parents, strict=True)
+    ]
+    levels = [float(np.mean([row[measure.name] for row in rows.values()])) for rows in runs]
+    room = [measure.sign * (level - guard.ceiling) for level in levels]
+    return GuardTest(
+        difference=mean_interval(worse),
+        mean=mean_interval(levels),
+        margin_p=sign_flip_test([guard.margin - value for value in worse], "greater"),
+        ceiling_p=sign_flip_test(room, "greater"),
+    )
 
 
 def _evidence(measure: Measure, values: np.ndarray, width: float) -> np.ndarray:
@@ -233,10 +230,6 @@ def _evidence(measure: Measure, values: np.ndarray, width: float) -> np.ndarray:
         raise ValueError(f"{measure.name}: {error}") from None
 
 
-def _differences(own: Rows, parent: Rows, measure: Measure) -> np.ndarray:
+def _differences(rows: Rows, parent: Rows, measure: Measure) -> np.ndarray:
     name = measure.name
-    return np.array([own[unit][name] - parent[unit][name] for unit in own], np.float64)
-
-
-def _mean(rows: Rows, measure: Measure) -> float:
-    return float(np.mean([row[measure.name] for row in rows.values()]))
+    return np.array([rows[unit][name] - parent[unit][name] for unit in rows], np.float64)

@@ -1,4 +1,4 @@
-"""A campaign from step to step: what it does next, and the ledger that remembers it.
+"""A campaign from step to step: what comes next, running it, and the ledger that holds it all.
 
-May import: `common` and all of `autoresearch`.
+May import: `common` and all of `autoresearch` but `autoresearch.report`.
 """

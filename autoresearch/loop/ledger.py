@@ -1,8 +1,8 @@
-"""The campaign's memory: an append-only, hash-chained file of JSON lines.
+"""The ledger of a campaign: an append-only, hash-chained file of JSON lines.
 
-Each row carries the hash of the row before it, so a changed, lost or inserted row is found. A row
-is on the disk before anything is done that relies on it. One process writes at a time; the kernel
-frees the lock of one that dies.
+Every row carries the hash of the row before it, so that a changed, lost or inserted row is found. A
+row is on the disk before anything relies on it. One process writes at a time; when that process
+dies, the kernel frees its lock.
 """
 
 from __future__ import annotations
@@ -15,31 +15,46 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
 from common.files import fsync_path, to_plain
 
-KINDS = (
-    "campaign",
-    "resumed",
-    "generation",
-    "proposed",
-    "refused",
-    "claimed",
-    "running",
-    "finished",
-    "failed",
-    "judged",
-    "promoted",
-    "closed",
-    "ended",
-    "opened",
-    "final",
-)
+LEDGER = "ledger.jsonl"
+"""The file's name in the directory of a campaign."""
+
+
+class RowKind(StrEnum):
+    """What a row says.
+
+    CAMPAIGN: it begins, with its configuration. RESUMED: a later process goes on. GENERATION: one
+    opens. PROPOSED, REFUSED: a proposal becomes a candidate, or not. CLAIMED, RUNNING, FINISHED,
+    FAILED: how far an attempt at a run has come. JUDGED: a gate decides on a candidate. PROMOTED: a
+    candidate becomes the parent. CLOSED: a generation is done. ENDED: the search is over. OPENED:
+    the sealed units are opened. FINAL: the verdict on them.
+    """
+
+    CAMPAIGN = "campaign"
+    RESUMED = "resumed"
+    GENERATION = "generation"
+    PROPOSED = "proposed"
+    REFUSED = "refused"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    JUDGED = "judged"
+    PROMOTED = "promoted"
+    CLOSED = "closed"
+    ENDED = "ended"
+    OPENED = "opened"
+    FINAL = "final"
+
+
 START = "0" * 64
-"""What the first row names as the hash before it."""
+"""The first row has this as the hash of the row before it."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +63,8 @@ class Row:
 
     Attributes:
         number: from 0 on, without gaps.
-        time: UTC; tells people when, and how long an attempt lived whose end nobody saw.
-        kind: among KINDS.
+        time: UTC, ISO 8601, to the second.
+        kind: a RowKind.
         data: what happened.
         before: hash of the row before.
         hash: SHA-256 over all of the above.
@@ -63,17 +78,16 @@ class Row:
     hash: str
 
     @classmethod
-    def after(cls, last: Row | None, kind: str, data: Mapping[str, Any]) -> Row:
+    def after(cls, last: Row | None, kind: RowKind, data: Mapping[str, Any]) -> Row:
         """The row that follows `last`."""
-        if kind not in KINDS:
-            raise ValueError(f"kind is one of {', '.join(KINDS)}, not {kind!r}")
         number, before = (last.number + 1, last.hash) if last else (0, START)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         plain = to_plain(data)
-        return cls(number, now, kind, plain, before, _digest(number, now, kind, plain, before))
+        hash = _digest(number, now, kind, plain, before)
+        return cls(number, now, kind, plain, before, hash)
 
     def line(self) -> bytes:
-        """As it stands in the file, newline included."""
+        """The row as it stands in the file, newline included."""
         return json.dumps(vars(self), ensure_ascii=False).encode() + b"\n"
 
 
@@ -85,9 +99,9 @@ class Ledger:
 
     @classmethod
     def reading(cls, path: Path) -> Ledger:
-        """All whole rows of the file, checked; a torn last row, not yet on the disk, is left out.
+        """The rows of the file, each checked. A last row that was written only in part is left out.
 
-        Raises `UserError` for a missing file, and for damage with the number of its line.
+        Raises `UserError` for a missing file, and for damage, with the number of the line.
         """
         try:
             content = path.read_bytes()
@@ -102,8 +116,8 @@ class Ledger:
     def writing(cls, path: Path) -> Iterator[Ledger]:
         """Hold the ledger for this process while the body runs; makes the file if it is missing.
 
-        A torn last row, which no decision can have relied on, is cut off. Raises `UserError` for
-        damage, and if another process writes.
+        A last row that was written only in part is cut off; nothing relied on it yet. Raises
+        `UserError` for damage, and if another process holds the ledger.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,14 +137,14 @@ class Ledger:
             fsync_path(path.parent)
             yield cls(path, rows, file)
 
-    def append(self, kind: str, data: Mapping[str, Any]) -> Row:
-        """Add a row; it is on the disk when this returns.
+    def append(self, kind: RowKind, data: Mapping[str, Any]) -> Row:
+        """Add a row; it is on the disk when this returns. `ValueError` for an unknown kind.
 
         Raises `OSError` where the disk has no room; the file then ends with the row before.
         """
         if self._file is None:
             raise RuntimeError("this ledger was opened for reading")
-        row = Row.after(self.rows[-1] if self.rows else None, kind, data)
+        row = Row.after(self.rows[-1] if self.rows else None, RowKind(kind), data)
         end = self._file.seek(0, os.SEEK_END)
         line = memoryview(row.line())
         try:
@@ -152,7 +166,7 @@ def _digest(number: int, time: str, kind: str, data: Mapping[str, Any], before: 
 
 
 def _parsed(path: Path, content: bytes) -> tuple[list[Row], int]:
-    """Checked rows, and how many bytes they take: what follows is the torn tail of a write."""
+    """The checked rows, and how many bytes they take; the rest is part of an unfinished row."""
     rows: list[Row] = []
     whole = content.rfind(b"\n") + 1
     for number, line in enumerate(content[:whole].splitlines()):
@@ -177,6 +191,6 @@ def _row(path: Path, number: int, line: bytes) -> Row:
         raise UserError(
             f"{path} line {number + 1} was changed: its hash is not that of its content"
         )
-    if row.kind not in KINDS:
+    if row.kind not in list(RowKind):
         raise UserError(f"{path} line {number + 1}: unknown kind of row, {row.kind!r}")
     return row

@@ -1,8 +1,8 @@
 """A language model as proposer, through any OpenAI-compatible endpoint.
 
-It is told typed numbers, never logs or file contents, and answers with one JSON object. Whatever it
-says, a proposal is all that can come of it: `Proposal.parse` takes four fields and no others, and
-G0 takes only keys and values inside the campaign's space.
+The model is sent settings and numbers, never logs or file contents. It answers with one JSON
+object. Nothing but a proposal can come of the answer: `Proposal.parse` takes four fields and no
+others, and G0 takes only keys and values inside the campaign's space.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from autoresearch.config import CampaignConfig, Range
-from autoresearch.propose.proposal import Proposal
-from autoresearch.propose.proposers import Brief
+from autoresearch.config import CampaignConfig, Endpoint, Range
+from autoresearch.propose.brief import Brief
+from autoresearch.types.proposal import Proposal
 from common.errors import ConfigError, UserError
 from common.files import to_plain
 
 MAX_REPLY = 1 << 20
 REFUSALS = (401, 403, 404)
-"""HTTP: no or a wrong key, and no such address or model."""
+"""HTTP status: a missing or wrong key, no such address, no such model."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 SYSTEM = """You tune a training configuration. You are given the settings that may change with \
@@ -38,11 +38,11 @@ nothing else: {"change": {"<key>": <value>}, "hypothesis": "<why it helps>", "ob
 
 
 class ProposalFailed(UserError):
-    """The endpoint gave no proposal; `tokens` and `evidence` of the attempt.
+    """The endpoint gave no proposal.
 
     Attributes:
-        tokens: that it cost all the same.
-        evidence: hashes of prompt and reply, as far as there were any.
+        tokens: what the attempt cost.
+        evidence: hashes of the prompt and, if there was one, of the reply.
     """
 
     def __init__(self, message: str, tokens: int = 0, evidence: dict[str, str] | None = None):
@@ -51,8 +51,8 @@ class ProposalFailed(UserError):
 
 
 class EndpointDown(ConfigError):
-    """Nobody is there, or we are not let in: asking again gives nothing, so the campaign stops and
-    can be resumed with a working endpoint."""
+    """The endpoint cannot be reached, or refuses us. Asking again is useless: the campaign stops.
+    It can be resumed when the endpoint works."""
 
 
 class LanguageModelProposer:
@@ -61,13 +61,16 @@ class LanguageModelProposer:
     def __init__(self, config: CampaignConfig) -> None:
         self.config, self.endpoint = config, config.proposer.endpoint
         if not self.endpoint.model:
-            raise UserError("proposer.kind=llm: name the model, proposer.endpoint.model=...")
+            raise UserError(
+                "proposer=llm: name the model (proposer.endpoint.model=...) and where it is served "
+                f"(proposer.endpoint.url={self.endpoint.url})"
+            )
 
     def propose(self, brief: Brief) -> Proposal:
         """One proposal.
 
-        Raises `ProposalFailed` for an endpoint that fails or does not answer in JSON, and
-        `EndpointDown` where there is none to ask.
+        Raises `ProposalFailed` if the endpoint fails or does not answer in JSON, and `EndpointDown`
+        if it cannot be reached.
         """
         prompt = json.dumps(to_plain(self.message(brief)), sort_keys=True)
         evidence = {"prompt_sha256": _sha256(SYSTEM + prompt)}
@@ -84,11 +87,12 @@ class LanguageModelProposer:
         )  # fmt: skip
 
     def message(self, brief: Brief) -> dict[str, Any]:
-        """What the model is told, as data."""
+        """The content of the prompt, as data."""
         config, primary = self.config, self.config.gates.primary
         return {
             "settings": {
-                key: {"now": brief.value(key)} | _told(span) for key, span in config.space.items()
+                key: {"now": brief.value(key)} | _described(span)
+                for key, span in config.space.items()
             },
             "goal": {
                 "measure": primary.name,
@@ -130,32 +134,32 @@ class LanguageModelProposer:
             raw = _within(endpoint.timeout, lambda: _read(request, endpoint.timeout))
         except urllib.error.HTTPError as error:
             if error.code in REFUSALS or 300 <= error.code < 400:
-                raise EndpointDown(f"{url}: HTTP {error.code}") from None
+                raise EndpointDown(_refused(url, error.code, endpoint)) from None
             raise ProposalFailed(f"endpoint: HTTP {error.code}", 0, evidence) from None
         except TimeoutError:
-            told = f"endpoint: no answer within {endpoint.timeout:g} s"
-            raise ProposalFailed(told, 0, evidence) from None
+            message = f"endpoint: no answer within {endpoint.timeout:g} s"
+            raise ProposalFailed(message, 0, evidence) from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
-            raise EndpointDown(f"{url}: {reason}") from None
+            raise EndpointDown(_unreachable(url, reason)) from None
         except (http.client.HTTPException, ValueError) as error:
-            told = f"endpoint: no HTTP that can be read ({type(error).__name__})"
-            raise ProposalFailed(told, 0, evidence) from None
+            message = f"endpoint: no HTTP that can be read ({type(error).__name__})"
+            raise ProposalFailed(message, 0, evidence) from None
         if len(raw) > MAX_REPLY:
             raise ProposalFailed(f"endpoint: more than {MAX_REPLY:,} bytes", 0, evidence)
         try:
             content = json.loads(raw)
             tokens = max(int(content.get("usage", {}).get("total_tokens", 0)), 0)
             reply = str(content["choices"][0]["message"]["content"])
-            reply.encode()  # JSON can spell halves of characters, which nothing can write
+            reply.encode()  # JSON can hold lone surrogates, which cannot be encoded
             return reply, tokens
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-            told = "endpoint: not the answer of a chat completion"
-            raise ProposalFailed(told, 0, evidence) from None
+            message = "endpoint: not the answer of a chat completion"
+            raise ProposalFailed(message, 0, evidence) from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The key is for the endpoint that was named, not for where this sends us."""
+    """Follows no redirect: the key is for the endpoint that was named, and for no other."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -169,19 +173,19 @@ def _read(request: urllib.request.Request, timeout: float) -> bytes:
 def _within(seconds: float, ask: Callable[[], bytes]) -> bytes:
     """What `ask` returns or raises; `TimeoutError` if that takes longer.
 
-    A socket's own timeout is for each of its reads, and a server that sends a byte now and then
-    never meets it. The thread that waits for it is left behind.
+    A socket's timeout applies to each read, so a server that sends a byte now and then never meets
+    it. The thread that waits for such a server is left behind.
     """
-    found: Future[bytes] = Future()
+    result: Future[bytes] = Future()
 
     def work() -> None:
         try:
-            found.set_result(ask())
+            result.set_result(ask())
         except BaseException as error:
-            found.set_exception(error)
+            result.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return found.result(seconds)
+    return result.result(seconds)
 
 
 def _json_in(reply: str) -> Any:
@@ -194,11 +198,29 @@ def _json_in(reply: str) -> Any:
         raise UserError("no JSON object") from None
 
 
-def _told(span: Range) -> Mapping[str, Any]:
+def _refused(url: str, status: int, endpoint: Endpoint) -> str:
+    advice = {
+        401: f"put the right key into ${endpoint.key}",
+        403: f"put a key that may use this model into ${endpoint.key}",
+        404: "proposer.endpoint.url ends with /v1, and proposer.endpoint.model is a name that the "
+        "endpoint knows",
+    }.get(status, "proposer.endpoint.url is the final address; redirects are not followed")
+    return f"{url}: HTTP {status}; {advice}; then run the campaign again, it goes on"
+
+
+def _unreachable(url: str, reason: object) -> str:
+    return (
+        f"{url}: {reason}; start an OpenAI-compatible server there (for example with "
+        "`pip install vllm` and `vllm serve <model>`), or name another one with "
+        "proposer.endpoint.url=...; then run the campaign again, it goes on"
+    )
+
+
+def _described(span: Range) -> Mapping[str, Any]:
     if span.choices:
         return {"choices": list(span.choices)}
-    told = {"low": span.low, "high": span.high}
-    return told | ({"whole_numbers": True} if span.integer else {})
+    bounds = {"low": span.low, "high": span.high}
+    return bounds | ({"whole_numbers": True} if span.integer else {})
 
 
 def _sha256(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A campaign as people read it: a section of REPORT.md, a page, pictures.
+"""Shows a campaign to people: a table in the terminal, a section of REPORT.md, a page, pictures.
 
-May import: `common` and all of `autoresearch`.
+May import: `common` and all of `autoresearch` but the commands, which alone import it.
 """

@@ -1,55 +1,62 @@
-"""A campaign at a glance: one row per candidate, and what is left of the budgets."""
+"""A campaign at a glance, in the terminal: a row per candidate, and what the budgets have left."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from autoresearch.config import CampaignConfig
 from autoresearch.loop.state import Candidate, State
+from autoresearch.report import words
 
-COLUMNS = ("candidate", "change", "stage", "gain", "evidence", "verdict", "mechanism")
+COLUMNS = ("candidate", "change", "last gate", "verdict", "gain", "evidence", "prediction")
+WIDE = 1_000
+"""Columns of a file or pipe, which has no width to fit into."""
+
+
+def console() -> Console:
+    """A console on which no cell is cut."""
+    screen = Console()
+    if not screen.is_terminal:
+        screen.width = WIDE
+    return screen
 
 
 def overview(config: CampaignConfig, state: State) -> Group:
-    """Table, budget and what runs now, for `rich` to print or to keep on the screen."""
+    """Table, budgets and open runs, for `rich` to print or to keep on the screen."""
     grid = Table(title=f"campaign {config.name}", title_justify="left")
     for name in COLUMNS:
-        grid.add_column(name, justify="right" if name in ("gain", "evidence") else "left")
+        grid.add_column(name, overflow="fold")
     for generation in state.generations:
         grid.add_section()
-        told = f"generation {generation.number}, parent {generation.parent}"
         refused = f"{len(generation.refused)} refused" if generation.refused else ""
-        grid.add_row(Text(told, style="bold"), refused)
+        number = Text(f"generation {generation.number}", style="bold")
+        grid.add_row(number, f"of {generation.parent}", refused)
         for candidate in generation.candidates.values():
             grid.add_row(*row(candidate))
-    lines = [budget_line(config, state), *final_line(state), *running_line(state)]
+    lines = [
+        f"gain: of {config.gates.primary.name} over the parent's, with its 95% interval; evidence: "
+        f"an e-value of {config.gates.win:g} shows a better checkpoint, a small p-value a better "
+        "configuration. All words: docs/glossary.md",
+        budget_line(config, state),
+        *final_lines(state),
+        *running_lines(state),
+    ]
     return Group(grid, *(Text(line) for line in lines))
 
 
 def row(candidate: Candidate) -> list[str]:
     """The cells of a candidate, in the order of COLUMNS."""
-    gain = evidence = ""
-    for name in ("G4", "G3"):
-        told = candidate.judged.get(name, {})
-        if not gain and told.get("gain"):
-            gain = interval(told["gain"])
-        if not evidence:
-            evidence = _evidence(told)
-    stage = candidate.last_gate or "proposed"
-    verdict = "promoted" if candidate.promoted else candidate.verdict
-    mechanism = candidate.judged.get("G5", {}).get("verdict", "")
-    return [candidate.id, candidate.change, stage, gain, evidence, verdict, mechanism]
-
-
-def interval(estimate: dict[str, Any]) -> str:
-    """`+0.031 [-0.004, 0.066]`."""
-    if estimate["low"] is None:
-        return f"{estimate['mean']:+.3g}"
-    return f"{estimate['mean']:+.3g} [{estimate['low']:.3g}, {estimate['high']:.3g}]"
+    return [
+        candidate.id,
+        candidate.change,
+        words.gate(candidate.last_gate),
+        words.verdict(candidate),
+        words.gain(candidate),
+        words.evidence(candidate),
+        words.prediction(candidate),
+    ]
 
 
 def budget_line(config: CampaignConfig, state: State) -> str:
@@ -59,7 +66,7 @@ def budget_line(config: CampaignConfig, state: State) -> str:
         f"generations {len(state.generations)} of {budgets.generations}",
         f"runs {len(state.runs)}",
         f"ticks {state.ticks:,}" + (f" of {budgets.ticks:,}" if budgets.ticks else ""),
-        f"minutes {state.seconds / 60:.1f}"
+        f"minutes of processes {state.seconds / 60:.1f}"
         + (f" of {budgets.seconds / 60:.1f}" if budgets.seconds else ""),
     ]
     if state.tokens or budgets.tokens:
@@ -67,32 +74,21 @@ def budget_line(config: CampaignConfig, state: State) -> str:
             f"tokens {state.tokens:,}" + (f" of {budgets.tokens:,}" if budgets.tokens else "")
         )
     if state.resumes:
-        parts.append(f"taken up again {state.resumes} times")
+        parts.append(words.resumed(state.resumes))
     if state.ended:
         parts.append(f"ended: {state.ended}")
     return "; ".join(parts)
 
 
-def final_line(state: State) -> list[str]:
+def final_lines(state: State) -> list[str]:
     """What the sealed units said, if they were opened."""
     if state.final is None:
-        return ["sealed units are open"] if state.opened else []
-    told = state.final
-    verdict = "held up" if told["passed"] else "did not hold up"
-    gain = f", gain {interval(told['gain'])}" if "gain" in told else ""
-    reasons = "; ".join(told["reasons"])
-    return [f"final: {told['candidate']} {verdict}{gain}" + (f" ({reasons})" if reasons else "")]
+        return ["the sealed units are open"] if state.opened else []
+    return [words.final(state.opened["candidate"], state.final)]
 
 
-def running_line(state: State) -> list[str]:
-    """The runs whose end is not known."""
-    now = [f"{r.id} {r.task['kind']} {r.task['candidate']}" for r in state.runs.values() if r.open]
+def running_lines(state: State) -> list[str]:
+    """The runs that have not ended yet."""
+    open_runs = [run for run in state.runs.values() if run.open]
+    now = [f"{run.id} {run.task.kind} {run.task.candidate}" for run in open_runs]
     return [f"now: {', '.join(now)}"] if now else []
-
-
-def _evidence(told: dict[str, Any]) -> str:
-    if "p" in told:
-        return f"p={told['p']:.3g}"
-    if "e_value" in told:
-        return f"e={told['e_value']:.3g}"
-    return ""

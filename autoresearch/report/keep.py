@@ -1,12 +1,11 @@
-"""Keeps a campaign among the committed results: its ledger, and the artifacts that this names."""
+"""Keeps a campaign among the committed results: its ledger and the artifacts that it names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from autoresearch.judge.verify import verify
-from autoresearch.loop.campaign import LEDGER
-from autoresearch.loop.ledger import Ledger
+from autoresearch.loop.ledger import LEDGER, Ledger
+from autoresearch.loop.verify import verify
 from common.errors import UserError
 from common.files import atomic_write_bytes
 from common.runs import ROOT
@@ -15,15 +14,15 @@ CAMPAIGNS = ROOT / "experiments" / "campaigns"
 
 
 def kept(directory: Path = CAMPAIGNS) -> list[Path]:
-    """The directories of the campaigns that are kept, by name."""
+    """The directories of all kept campaigns, sorted by name."""
     return sorted(path.parent for path in directory.glob(f"*/{LEDGER}"))
 
 
 def keep(directory: Path, into: Path = CAMPAIGNS) -> Path:
     """Copy the campaign in `directory` to `into`/<its name>; returns that.
 
-    Raises `UserError` for a campaign that does not verify, and where another one is kept under the
-    name: what is there may only be an earlier part of the same ledger.
+    Raises `UserError` for a campaign that does not verify, and if another campaign is kept under
+    its name. An earlier part of the same ledger is replaced.
     """
     verify(directory)
     source, target = Ledger.reading(directory / LEDGER).rows, into / directory.name
@@ -38,6 +37,6 @@ def keep(directory: Path, into: Path = CAMPAIGNS) -> Path:
         if row.kind == "finished":
             name = f"artifacts/{row.data['artifact']}.json"
             atomic_write_bytes(target / name, (directory / name).read_bytes())
-    # Last, so that a ledger that is there has all its artifacts; whole rows only.
+    # The ledger is written last, so that a kept ledger always has all its artifacts.
     atomic_write_bytes(target / LEDGER, b"".join(row.line() for row in source))
     return target

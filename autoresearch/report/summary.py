@@ -1,4 +1,4 @@
-"""A campaign as data for documents: everything comes from its ledger."""
+"""A campaign as data for documents: all of it comes from its ledger and artifacts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from autoresearch.config import CampaignConfig
-from autoresearch.loop.campaign import LEDGER, recorded_config
-from autoresearch.loop.ledger import Ledger, Row
-from autoresearch.loop.state import INTERRUPTED, LOST, Candidate, State
+from autoresearch.execute.artifacts import ArtifactStore
+from autoresearch.loop.ledger import LEDGER, Ledger, Row
+from autoresearch.loop.recorded import recorded_config
+from autoresearch.loop.state import Candidate, State
+from autoresearch.report.notes import first_screen, notes
+from autoresearch.types.run import Failure
+from autoresearch.types.task import TaskKind
 
 
 @dataclass(frozen=True)
@@ -20,10 +24,10 @@ class Cost:
     Attributes:
         runs, attempts: tasks, and processes started for them.
         lost, failed: attempts that ended with their process or node, and by their own fault.
-        ticks, tokens: of trainers and of language models.
-        minutes: of the clock, over all lives of the campaign.
+        ticks, tokens: spent by trainers and by language models.
+        minutes: of the clock while the campaign ran; a pause between two processes is not counted.
         candidates_per_hour: of that clock.
-        outside_training: share of the processes' time there was (jobs times the clock) in which
+        outside_training: share of the available process time (jobs times the clock) in which
             nothing was trained.
     """
 
@@ -43,12 +47,13 @@ class Summary:
     """A campaign.
 
     Attributes:
-        config: as it was last run with.
+        config: the one that it was last run with.
         command: that began it.
         code: hash of the source that it ran.
         began: date of its first row.
-        state: after its last one.
+        state: after its last row.
         cost: of all of it.
+        notes: sentences about results that need an explanation, see `notes.py`.
     """
 
     config: CampaignConfig
@@ -57,6 +62,7 @@ class Summary:
     began: str
     state: State
     cost: Cost
+    notes: list[str]
 
     @property
     def candidates(self) -> list[tuple[int, str, Candidate]]:
@@ -69,18 +75,30 @@ def summarize(directory: Path) -> Summary:
     """The campaign in `directory`; `UserError` where there is none, or its ledger is damaged."""
     config, rows = recorded_config(directory), Ledger.reading(directory / LEDGER).rows
     state = State.of(rows)
-    spent = cost(rows, state, config)
-    began = state.campaign
-    return Summary(config, began["command"], began["code"], rows[0].time[:10], state, spent)
+    store = ArtifactStore(directory / "artifacts")
+    screened = {
+        name: store.load(artifact).rows
+        for generation in state.generations
+        for name, artifact in first_screen(generation, state, config.budget).items()
+    }
+    return Summary(
+        config=config,
+        command=state.campaign["command"],
+        code=state.campaign["code"],
+        began=rows[0].time[:10],
+        state=state,
+        cost=cost(rows, state, config),
+        notes=notes(state, screened),
+    )
 
 
 def cost(rows: Sequence[Row], state: State, config: CampaignConfig) -> Cost:
     """What the campaign whose ledger has `rows` took."""
     seconds = _clock(rows)
     attempts = [(run, attempt) for run in state.runs.values() for attempt in run.attempts]
-    failures = [attempt.reason for _, attempt in attempts if attempt.reason]
-    lost = failures.count(LOST) + failures.count(INTERRUPTED)
-    training = sum(a.seconds for run, a in attempts if run.task["kind"] == "train")
+    failures = [attempt.failure for _, attempt in attempts if attempt.failure]
+    lost = failures.count(Failure.LOST) + failures.count(Failure.INTERRUPTED)
+    training = sum(a.seconds for run, a in attempts if run.task.kind is TaskKind.TRAIN)
     hours = seconds / 3600
     return Cost(
         runs=len(state.runs),
@@ -98,11 +116,11 @@ def cost(rows: Sequence[Row], state: State, config: CampaignConfig) -> Cost:
 
 
 def _clock(rows: Sequence[Row]) -> float:
-    """Seconds from the first to the last row of each life; between two lives nothing ran."""
-    lives: list[list[datetime]] = []
+    """Seconds from the first to the last row of each process that ran the campaign, summed."""
+    processes: list[list[datetime]] = []
     for row in rows:
         if row.kind in ("campaign", "resumed"):
-            lives.append([])
-        lives[-1].append(datetime.fromisoformat(row.time))
-    # A clock that was set back gives no negative time.
-    return sum(max((life[-1] - life[0]).total_seconds(), 0.0) for life in lives)
+            processes.append([])
+        processes[-1].append(datetime.fromisoformat(row.time))
+    # A clock that was set back must not give a negative time.
+    return sum(max((times[-1] - times[0]).total_seconds(), 0.0) for times in processes)

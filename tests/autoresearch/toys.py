@@ -1,10 +1,13 @@
 """Small campaigns over the toy trainer."""
 
+import json
 import os
 from pathlib import Path
 
 from autoresearch.config import CampaignConfig
-from autoresearch.loop.campaign import Campaign
+from autoresearch.loop.campaign import Campaign, Stage
+from autoresearch.loop.ledger import LEDGER, Ledger
+from autoresearch.propose.brief import Brief, Trial
 from common import schema
 from common.runs import code_state
 
@@ -40,6 +43,12 @@ GATES = {
     "seed_units": 20,
 }
 
+QUICK = {"alpha": 0.9, "guard_alpha": 0.5, "batch": 50, "seed_units": 10}
+"""Gates with few seeds and units, where the campaign is tested and not its power."""
+DECISIONS = ("generation", "proposed", "refused", "judged", "promoted", "closed", "ended")
+BASE = {"skill": 0.4, "grass": 0.0, "steps": 8, "crash": 0, "screen": 0.0, "note": "a"}
+GOOD = {"change": {"skill": 0.5}, "hypothesis": "it can", "observable": "progress", "sign": 1}
+
 
 def config(root, **changes):
     """A campaign below `root`; `changes` are merged into its groups."""
@@ -58,8 +67,6 @@ def config(root, **changes):
 
 def transcript(path, *proposals):
     """A file of proposals (change, or the whole mapping) and what names it as proposer."""
-    import json
-
     whole = [
         one
         if "change" in one
@@ -70,7 +77,41 @@ def transcript(path, *proposals):
     return {"kind": "transcript", "transcript": str(path), "candidates": len(proposals)}
 
 
-def run(config, stage="all"):
+def run(config, stage=Stage.ALL):
     """Run a campaign; returns (why it stopped, its state)."""
     with Campaign.opened(config, lambda text: None) as campaign:
         return campaign.run(stage), campaign.state
+
+
+def ledger_of(config):
+    """The rows of a campaign's ledger."""
+    return Ledger.reading(Path(config.root) / config.name / LEDGER).rows
+
+
+def decisions(rows):
+    """What was decided, without times and hashes."""
+    return [(row.kind, row.data) for row in rows if row.kind in DECISIONS]
+
+
+def brief(ask=0, generation=1, parent=None, measures=None, history=()):
+    """What a proposer is told."""
+    return Brief(generation, ask, ask, BASE, parent or {}, measures or {}, history)
+
+
+def trial(overrides, gain=0.1, verdict="win"):
+    """An earlier candidate."""
+    return Trial("g001_c01", overrides, overrides, gain, verdict)
+
+
+def report_campaign(root, name="toy"):
+    """A campaign that promotes, crashes, is futile, and proposes a page's worth of mischief."""
+    lines = [
+        {"skill": 0.7},
+        {"crash": 3},
+        {"change": {"note": "b"}, "hypothesis": "<script>alert(1)</script> | promote this",
+         "observable": "speed", "sign": -1},
+    ]  # fmt: skip
+    return config(
+        root, gates=QUICK, proposer=transcript(root / f"{name}.jsonl", *lines),
+        budgets={"generations": 1, "grace": 0.2}, name=name,
+    )  # fmt: skip

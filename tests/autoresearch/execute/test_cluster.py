@@ -1,23 +1,20 @@
 """Campaigns on Ray: a real cluster of two nodes on this machine."""
 
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from autoresearch.execute.leash import leashed
-from autoresearch.judge.verify import verify
-from autoresearch.loop.campaign import LEDGER
-from autoresearch.loop.ledger import Ledger
-from autoresearch.loop.state import LOST, State
-from common.errors import ConfigError, UserError
+from autoresearch.execute.processes import processes_of
+from autoresearch.loop.ledger import LEDGER, Ledger
+from autoresearch.loop.state import State
+from autoresearch.loop.verify import verify
+from autoresearch.types.run import Failure
+from common.errors import UserError
 from tests.autoresearch import toys
-from tests.autoresearch.loop.test_campaign import QUICK, _processes, decisions, ledger_of
+from tests.autoresearch.toys import QUICK, decisions, ledger_of
 
 pytest.importorskip("ray", reason="needs the extra cluster")
 
@@ -65,7 +62,7 @@ def test_a_node_killed_in_mid_candidate_changes_no_decision(tmp_path, cluster, n
         while True:
             run = next(iter(State.of(Ledger.reading(ledger).rows).runs.values()))
             for node in nodes:
-                if _descendants(node).intersection(_processes(run.last.token)):
+                if _descendants(node).intersection(processes_of(run.last.token)):
                     killed.append(run.last.token)
                     cluster.remove_node(node, allow_graceful=False)
                     return
@@ -77,13 +74,13 @@ def test_a_node_killed_in_mid_candidate_changes_no_decision(tmp_path, cluster, n
     killer.join()
     assert reason == "all generations are done"
     (lost,) = [run for run in state.runs.values() if len(run.attempts) > 1]
-    assert [lost.attempts[0].token] == killed and lost.task["candidate"] == "base"
-    assert [a.reason for a in lost.attempts] == [LOST, ""]
+    assert [lost.attempts[0].token] == killed and lost.task.candidate == "base"
+    assert [a.failure for a in lost.attempts] == [Failure.LOST, None]
     assert [a.ticks for a in lost.attempts] == [100, 100]  # what the lost one did counts in full
     until = time.monotonic() + 10
-    while _processes(killed[0]) and time.monotonic() < until:
+    while processes_of(killed[0]) and time.monotonic() < until:
         time.sleep(0.1)
-    assert not _processes(killed[0])  # what the node had started went with it
+    assert not processes_of(killed[0])  # what the node had started went with it
     verify(tmp_path / "toy")
 
     (tmp_path / "local").mkdir()
@@ -110,50 +107,6 @@ def test_what_cannot_be_had_is_said(tmp_path, cluster, nodes):
         ))  # fmt: skip
     with pytest.raises(UserError, match=r"address=127\.0\.0\.1:1 is not a cluster's head"):
         toys.run(toys.config(tmp_path, executor={"kind": "ray", "address": "127.0.0.1:1"}))
-
-
-def test_an_address_goes_with_ray(tmp_path):
-    with pytest.raises(ConfigError, match="address goes with kind=ray"):
-        toys.config(tmp_path, executor={"address": "auto"})
-
-
-class TestLeash:
-    @pytest.mark.parametrize("code", [0, 7])
-    def test_it_ends_as_its_command_does(self, code):
-        command = leashed([sys.executable, "-c", f"raise SystemExit({code})"], 0.1)
-        assert subprocess.run(command, start_new_session=True).returncode == code
-
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-    def test_signals_are_told_on(self, number):
-        command = leashed([sys.executable, "-c", f"import os; os.kill(os.getpid(), {number})"], 0.1)
-        assert subprocess.run(command, start_new_session=True).returncode == -number
-
-    def test_a_command_outlives_no_parent(self, tmp_path):
-        told = tmp_path / "pid"
-        sleeper = (
-            f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
-        )
-        parent = (
-            "import subprocess, sys, time\nfrom autoresearch.execute.leash import leashed\n"
-            f"command = leashed([sys.executable, '-c', {sleeper!r}], 0.1)\n"
-            "subprocess.Popen(command, start_new_session=True)\ntime.sleep(99)"
-        )
-        process = subprocess.Popen([sys.executable, "-c", parent])
-        while not (told.is_file() and told.read_text()):
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
-        until = time.monotonic() + 10
-        while _lives(int(told.read_text())) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not _lives(int(told.read_text()))
-
-
-def _lives(pid):
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def _descendants(node):

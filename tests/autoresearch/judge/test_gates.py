@@ -5,7 +5,10 @@ import pytest
 
 from autoresearch.config import Gates, Guard, Measure
 from autoresearch.judge.earlier import CLAIMS, objections_to
-from autoresearch.judge.gates import configuration, failure, mechanism, rung, screen, smoke
+from autoresearch.judge.gates import mechanism, rung, screen, seeds, smoke
+from autoresearch.types.artifact import TrainArtifact
+from autoresearch.types.run import Failure
+from autoresearch.types.verdict import FailedRun
 
 PROGRESS, OFF = Measure("progress", 1, 2.0), Measure("off", -1, 1.0)
 GATES = Gates(PROGRESS, guards=(Guard(OFF, 0.1, 0.3),), effect=0.05, cap=200, alpha=0.5)
@@ -19,43 +22,46 @@ def rows(progress, off=0.0):
 
 
 def run_of(screens, **config):
-    return {"config": {"a": 1, "b": 2} | config, "screens": screens}
+    return TrainArtifact({"a": 1, "b": 2} | config, "code", 1, screens, {})
 
 
 class TestSmoke:
     def test_a_healthy_run_passes(self):
         own, control = run_of({"spinning": 0.0}, a=3), run_of({"spinning": 0.0})
-        assert smoke(own, control, control["config"], {"a": 3})["passed"]
+        assert smoke(own, control, control.config, {"a": 3}).passed
 
     def test_a_failure_that_the_parent_does_not_show_stops_it(self):
         own, control = run_of({"spinning": 1.0}, a=3), run_of({"spinning": 0.0})
-        told = smoke(own, control, control["config"], {"a": 3})
-        assert not told["passed"] and told["reasons"] == [
+        verdict = smoke(own, control, control.config, {"a": 3})
+        assert not verdict.passed and verdict.reasons == [
             "spinning shows, which the parent does not show"
         ]
-        assert smoke(own, run_of({"spinning": 1.0}), control["config"], {"a": 3})["passed"]
+        assert smoke(own, run_of({"spinning": 1.0}), control.config, {"a": 3}).passed
 
     def test_what_was_not_measured_is_null_and_no_failure(self):
         own = run_of({"spinning": None}, a=3)
-        told = smoke(own, run_of({}), {"a": 1, "b": 2}, {"a": 3})
-        assert told["passed"] and told["screens"] == {"spinning": None}
+        verdict = smoke(own, run_of({}), {"a": 1, "b": 2}, {"a": 3})
+        assert verdict.passed and verdict.screens == {"spinning": None}
 
     def test_a_run_of_another_configuration_stops_it(self):
         own = run_of({}, a=1)
-        told = smoke(own, run_of({}), {"a": 1, "b": 2}, {"a": 3})
-        assert told["reasons"] == ["a is 1, not the proposed 3"]
+        verdict = smoke(own, run_of({}), {"a": 1, "b": 2}, {"a": 3})
+        assert verdict.reasons == ["a is 1, not the proposed 3"]
 
     def test_a_failed_run_has_a_type_and_no_number(self):
-        told = failure("timeout", "longer than 3 s")
-        assert told == {"passed": False, "reasons": ["timeout: longer than 3 s"],
-                        "failure": "timeout"}  # fmt: skip
+        verdict = FailedRun.of(Failure.TIMEOUT, "longer than 3 s")
+        assert verdict.plain() == {
+            "passed": False,
+            "reasons": ["timeout: longer than 3 s"],
+            "failure": "timeout",
+        }
 
 
 def test_a_rung_keeps_the_better_half():
-    told = rung({"a": 0.1, "b": 0.5, "c": 0.3}, 0.2, 1, 2)
-    assert [name for name in told if told[name]["passed"]] == ["b", "c"]
-    assert told["a"]["reasons"] == ["rank 3 of 3"] and told["a"]["control"] == 0.2
-    assert [n for n, t in rung({"a": 1, "b": 2, "c": 3}, 0, -1, 3).items() if t["passed"]] == ["a"]
+    verdict = rung({"a": 0.1, "b": 0.5, "c": 0.3}, 0.2, 1, 2)
+    assert [name for name in verdict if verdict[name].passed] == ["b", "c"]
+    assert verdict["a"].reasons == ["rank 3 of 3"] and verdict["a"].control == 0.2
+    assert [n for n, t in rung({"a": 1, "b": 2, "c": 3}, 0, -1, 3).items() if t.passed] == ["a"]
 
 
 class TestScreen:
@@ -63,43 +69,41 @@ class TestScreen:
     parent = rng.normal(0.5, 0.1, 200).clip(0, 1)
 
     def test_a_gain_wins_as_soon_as_it_is_proved(self):
-        told = screen(rows(self.parent + 0.3), rows(self.parent), GATES)
-        assert told["outcome"] == "win" and told["passed"] and told["e_value"] >= 60
-        assert told["gain"]["mean"] == pytest.approx(0.3) and told["reasons"] == []
-        assert (
-            screen(rows(self.parent[:10] + 0.3), rows(self.parent[:10]), GATES)["outcome"] is None
-        )
+        verdict = screen(rows(self.parent + 0.3), rows(self.parent), GATES)
+        assert verdict.outcome == "win" and verdict.passed and verdict.e_value >= 60
+        assert verdict.gain.mean == pytest.approx(0.3) and verdict.reasons == []
+        assert screen(rows(self.parent[:10] + 0.3), rows(self.parent[:10]), GATES).outcome is None
 
     def test_no_gain_is_futile(self):
         gates = Gates(PROGRESS, effect=0.3, cap=200)
-        told = screen(rows(self.parent), rows(self.parent), gates)
-        assert told["outcome"] == "futile" and "a gain of 0.3 is disproved" in told["reasons"][0]
+        verdict = screen(rows(self.parent), rows(self.parent), gates)
+        assert verdict.outcome == "futile" and "a gain of 0.3 is disproved" in verdict.reasons[0]
 
     def test_grass_is_harm_however_large_the_gain(self):
-        told = screen(rows(self.parent + 0.3, 0.5), rows(self.parent), GATES)
-        assert told["outcome"] == "harm" and not told["passed"]
-        assert any("beyond its margin" in reason for reason in told["reasons"])
-        assert any("beyond its ceiling" in reason for reason in told["reasons"])
+        verdict = screen(rows(self.parent + 0.3, 0.5), rows(self.parent), GATES)
+        assert verdict.outcome == "harm" and not verdict.passed
+        assert any("beyond its margin" in reason for reason in verdict.reasons)
+        assert any("beyond its ceiling" in reason for reason in verdict.reasons)
 
     def test_a_ceiling_holds_also_where_the_parent_is_as_bad(self):
-        told = screen(rows(self.parent + 0.3, 0.6), rows(self.parent, 0.6), GATES)
-        assert told["outcome"] == "harm"
-        assert told["reasons"] == [told["reasons"][0]] and "ceiling" in told["reasons"][0]
+        verdict = screen(rows(self.parent + 0.3, 0.6), rows(self.parent, 0.6), GATES)
+        assert verdict.outcome == "harm"
+        assert verdict.reasons == [verdict.reasons[0]] and "ceiling" in verdict.reasons[0]
 
     def test_a_gain_without_proof_that_guards_hold_is_no_win(self):
         few = 20
-        told = screen(rows(self.parent[:few] + 0.9), rows(self.parent[:few] - 0.9), GATES)
-        assert told["e_value"] > 60 and told["outcome"] is None
+        verdict = screen(rows(self.parent[:few] + 0.9), rows(self.parent[:few] - 0.9), GATES)
+        assert verdict.e_value > 60 and verdict.outcome is None
         capped = screen(rows(self.parent[:few] + 0.9), rows(self.parent[:few] - 0.9),
                         Gates(PROGRESS, guards=GATES.guards, cap=few))  # fmt: skip
-        assert capped["outcome"] == "cap" and capped["reasons"] == ["no proof that off holds"]
+        assert capped.outcome == "cap" and capped.reasons == ["no proof that off holds"]
 
     def test_where_smaller_is_better(self):
         gates = Gates(Measure("lap", -1, 40.0), cap=100)
         own = {str(i): {"lap": 20.0} for i in range(100)}
         parent = {str(i): {"lap": 35.0} for i in range(100)}
-        assert screen(own, parent, gates)["outcome"] == "win"
-        assert screen(parent, own, gates)["outcome"] == "futile"
+        assert screen(own, parent, gates).outcome == "win"
+        assert screen(parent, own, gates).outcome == "futile"
 
     def test_a_measure_without_bounds_counts_up_to_its_width(self):
         gain = self.rng.normal(0.3, 0.5, 200)
@@ -108,9 +112,9 @@ class TestScreen:
         with pytest.raises(ValueError, match="beyond the stated range"):
             screen(rows(self.parent + gain), rows(self.parent), free)
         cut = Gates(Measure("progress", 1, 2.0, cut=True), effect=0.05, cap=200)
-        told = screen(rows(self.parent + gain), rows(self.parent), cut)
-        assert told["outcome"] == "win"
-        assert told["gain"]["mean"] == pytest.approx(np.clip(gain, -2, 2).mean())
+        verdict = screen(rows(self.parent + gain), rows(self.parent), cut)
+        assert verdict.outcome == "win"
+        assert verdict.gain.mean == pytest.approx(np.clip(gain, -2, 2).mean())
         with pytest.raises(ValueError, match="would hold always"):
             Guard(Measure("off", -1, 0.1, cut=True), 0.1, 0.3)
 
@@ -119,37 +123,37 @@ class TestScreen:
         gates = Gates(PROGRESS, effect=0.05, cap=100)
         for _ in range(300):
             a, b = rng.normal(0.5, 0.2, (2, 100)).clip(0, 1)
-            wins += screen(rows(a), rows(b), gates)["passed"]
+            wins += screen(rows(a), rows(b), gates).passed
         assert wins <= 10  # 1 in 60 is promised
 
 
 class TestConfiguration:
-    def seeds(self, gains, off=0.0):
+    def pairs(self, gains, off=0.0):
         return [rows([0.5 + g] * 4, off) for g in gains], [rows([0.5] * 4) for _ in gains]
 
     def test_all_seeds_won_is_a_win(self):
-        told = configuration(*self.seeds([0.1, 0.2, 0.1, 0.3, 0.1]), 5, 0.04, GATES)
-        assert told["outcome"] == "win" and told["p"] == 1 / 32 and told["passed"]
-        assert told["gain"]["mean"] == pytest.approx(0.16) and told["gain"]["n"] == 5
+        verdict = seeds(*self.pairs([0.1, 0.2, 0.1, 0.3, 0.1]), 5, 0.04, GATES)
+        assert verdict.outcome == "win" and verdict.p == 1 / 32 and verdict.passed
+        assert verdict.gain.mean == pytest.approx(0.16) and verdict.gain.n == 5
 
     def test_one_lost_seed_is_hopeless_at_once_where_none_is_spare(self):
-        told = configuration(*self.seeds([0.1, -0.01]), 5, 0.04, GATES)
-        assert told["outcome"] == "hopeless" and "could not get below" in told["reasons"][0]
-        told = configuration(*self.seeds([0.1, -0.01]), 8, 0.04, GATES)
-        assert told["outcome"] is None  # the loss is small, and there are spare ones
+        verdict = seeds(*self.pairs([0.1, -0.01]), 5, 0.04, GATES)
+        assert verdict.outcome == "hopeless" and "could not get below" in verdict.reasons[0]
+        verdict = seeds(*self.pairs([0.1, -0.01]), 8, 0.04, GATES)
+        assert verdict.outcome is None  # the loss is small, and there are spare ones
 
     def test_a_lost_seed_at_the_end(self):
-        told = configuration(*self.seeds([0.1, 0.1, 0.1, 0.1, -0.3]), 5, 0.5, GATES)
-        assert told["outcome"] == "win"
-        told = configuration(*self.seeds([0.1, 0.1, 0.1, 0.1, -0.5]), 5, 0.3, GATES)
-        assert told["outcome"] == "loss" and told["reasons"][0].startswith("p = ")
+        verdict = seeds(*self.pairs([0.1, 0.1, 0.1, 0.1, -0.3]), 5, 0.5, GATES)
+        assert verdict.outcome == "win"
+        verdict = seeds(*self.pairs([0.1, 0.1, 0.1, 0.1, -0.5]), 5, 0.3, GATES)
+        assert verdict.outcome == "loss" and verdict.reasons[0].startswith("p = ")
 
     def test_guards_have_to_be_proved(self):
-        told = configuration(*self.seeds([0.1] * 5, off=0.2), 5, 0.04, GATES)
-        assert told["outcome"] == "loss"
-        assert told["reasons"] == ["off may be worse by more than 0.1"]
-        told = configuration(*self.seeds([0.1] * 5, off=0.35), 5, 0.04, GATES)
-        assert "off may be beyond 0.3" in told["reasons"]
+        verdict = seeds(*self.pairs([0.1] * 5, off=0.2), 5, 0.04, GATES)
+        assert verdict.outcome == "loss"
+        assert verdict.reasons == ["off may be worse by more than 0.1"]
+        verdict = seeds(*self.pairs([0.1] * 5, off=0.35), 5, 0.04, GATES)
+        assert "off may be beyond 0.3" in verdict.reasons
 
     def test_identical_configurations_are_promoted_as_rarely_as_promised(self):
         rng, wins = np.random.default_rng(2), 0
@@ -157,21 +161,21 @@ class TestConfiguration:
         for _ in range(2000):
             own = [rows([x]) for x in rng.normal(0, 0.1, 6)]
             parent = [rows([x]) for x in rng.normal(0, 0.1, 6)]
-            wins += configuration(own, parent, 6, 1 / 64, gates)["passed"]
+            wins += seeds(own, parent, 6, 1 / 64, gates).passed
         assert wins / 2000 < 0.03  # 1 in 64
 
 
 class TestMechanism:
     def test_what_was_predicted_came(self):
-        told = mechanism("speed", 1, [41, 42, 43, 42.5], [40, 41, 42, 41], "training seeds")
-        assert told["verdict"] == "confirmed" and told["by"] == "training seeds"
-        told = mechanism("speed", -1, [41, 42, 43, 42.5], [40, 41, 42, 41], "training seeds")
-        assert told["verdict"] == "refuted"
+        verdict = mechanism("speed", 1, [41, 42, 43, 42.5], [40, 41, 42, 41], "training seeds")
+        assert verdict.verdict == "confirmed" and verdict.by == "training seeds"
+        verdict = mechanism("speed", -1, [41, 42, 43, 42.5], [40, 41, 42, 41], "training seeds")
+        assert verdict.verdict == "refuted"
 
     def test_too_little_or_too_uncertain_is_inconclusive(self):
-        assert mechanism("speed", 1, [1], [0], "seeds")["verdict"] == "inconclusive"
-        assert mechanism("lap", 1, [None, 3, None], [2, 1, None], "")["verdict"] == "inconclusive"
-        assert mechanism("speed", 1, [1, -1, 1], [0, 0, 0], "")["verdict"] == "inconclusive"
+        assert mechanism("speed", 1, [1], [0], "seeds").verdict == "inconclusive"
+        assert mechanism("lap", 1, [None, 3, None], [2, 1, None], "").verdict == "inconclusive"
+        assert mechanism("speed", 1, [1, -1, 1], [0, 0, 0], "").verdict == "inconclusive"
 
 
 def test_the_earlier_records_promotions_are_rejected_with_reasons():

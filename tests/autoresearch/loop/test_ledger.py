@@ -117,5 +117,5 @@ def test_what_is_no_row_is_told(path, tmp_path):
         Ledger.reading(path)
     with pytest.raises(UserError, match="no such ledger"):
         Ledger.reading(tmp_path / "nowhere")
-    with Ledger.writing(tmp_path / "new") as ledger, pytest.raises(ValueError, match="kind is one"):
+    with Ledger.writing(tmp_path / "new") as ledger, pytest.raises(ValueError, match="guessed"):
         ledger.append("guessed", {})

@@ -1,4 +1,4 @@
-"""Proposers give the same for the same brief, inside the space, and fail with a type."""
+"""A language model as proposer, over a real server: a proposal or a typed failure."""
 
 import json
 import socket
@@ -8,148 +8,14 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from autoresearch.config import Range
 from autoresearch.loop.campaign import Campaign
 from autoresearch.propose.llm import EndpointDown, LanguageModelProposer, ProposalFailed
-from autoresearch.propose.proposal import objections
-from autoresearch.propose.proposers import (
-    Brief,
-    Exhausted,
-    RandomProposer,
-    RuleProposer,
-    TpeProposer,
-    TranscriptProposer,
-    Trial,
-    drawn,
-    make_proposer,
-)
-from autoresearch.propose.rules import Rule, above
+from autoresearch.propose.proposers import make_proposer
 from common.errors import UserError
 from tests.autoresearch import toys
-
-BASE = {"skill": 0.4, "grass": 0.0, "steps": 8, "crash": 0, "screen": 0.0, "note": "a"}
-GOOD = {"change": {"skill": 0.5}, "hypothesis": "it can", "observable": "progress", "sign": 1}
-
-
-def brief(ask=0, generation=1, parent=None, measures=None, history=()):
-    return Brief(generation, ask, ask, BASE, parent or {}, measures or {}, history)
-
-
-def trial(overrides, gain=0.1, verdict="win"):
-    return Trial("g001_c01", overrides, overrides, gain, verdict)
-
-
-@pytest.mark.parametrize(
-    "span",
-    [
-        Range(0.1, 2.0),
-        Range(1e-5, 1e-2, log=True),
-        Range(1, 3, integer=True),
-        Range(2, 64, log=True, integer=True),
-        Range(choices=("a", 3, True)),
-    ],
-)
-def test_what_is_drawn_is_accepted(span):
-    rng = np.random.default_rng(0)
-    values = [drawn(span, rng) for _ in range(200)]
-    assert all(span.accepts(value) is None for value in values)
-    assert len(set(map(str, values))) >= 3
-
-
-class TestRandom:
-    def test_the_same_brief_gives_the_same_and_the_next_another(self, tmp_path):
-        proposer = RandomProposer(toys.config(tmp_path))
-        assert (
-            proposer.propose(brief(3)) == proposer.propose(brief(3)) != proposer.propose(brief(4))
-        )
-
-    def test_all_of_them_may_be_tried(self, tmp_path):
-        config = toys.config(tmp_path, proposer={"keys": 3})
-        proposer, sizes = RandomProposer(config), set()
-        for ask in range(60):
-            proposal = proposer.propose(brief(ask))
-            sizes.add(len(proposal.change))
-            reasons = objections(proposal, config, {}, BASE, {})
-            assert reasons == [] or "changes nothing" in reasons[0]
-        assert sizes == {1, 2, 3}
-
-
-class TestRules:
-    RULES = (
-        Rule("spins", "grass", 1.5, "less grass", "off_track_rate", -1,
-             above("diagnostics/spinning", 0.5), start=0.2),
-        Rule("skill up", "skill", 1.5, "more skill", "progress", 1),
-        Rule("other notes", "note", 2.0, "another note", "speed", 1),
-        Rule("not here", "ppo.clip", 2.0, "nothing", "progress", 1),
-    )  # fmt: skip
-
-    def test_failures_are_answered_first(self, tmp_path):
-        proposer = RuleProposer(toys.config(tmp_path), self.RULES)
-        assert proposer.propose(brief()).change == {"skill": 0.6}
-        proposal = proposer.propose(brief(measures={"diagnostics/spinning": 1.0}))
-        assert proposal.change == {"grass": 0.2} and proposal.source == "rule spins"
-        assert proposal.observable == "off_track_rate" and proposal.sign == -1
-        assert proposer.propose(brief(measures={"diagnostics/spinning": None})).change != {
-            "grass": 0.2
-        }
-
-    def test_each_step_goes_further_until_there_is_none(self, tmp_path):
-        proposer = RuleProposer(toys.config(tmp_path), self.RULES)
-        history, changes = (), []
-        while True:
-            try:
-                proposal = proposer.propose(brief(history=history))
-            except Exhausted:
-                break
-            changes.append(proposal.change)
-            history = (*history, trial(proposal.change))
-        assert changes == [
-            {"skill": 0.6},
-            {"note": "b"},
-            {"skill": 0.9},
-            {"note": "c"},
-            {"skill": 1.0},
-        ]
-
-    def test_every_shipped_rule_can_move_something(self):
-        from autoresearch.propose.rules import RULES
-
-        for rule in RULES:
-            low, high = (-100.0, 0.0) if (rule.start or 1) < 0 else (0.0, 100.0)
-            if rule.key.endswith(
-                ("log_std_final", "log_std_max", "time", "off_track", "wheels_off")
-            ):
-                low, high = -100.0, 0.0
-            value = rule.start or (low + high) / 2
-            assert rule.moved(value, Range(low, high), 1) not in (None, value), rule.name
-
-
-def test_tpe_prefers_what_was_good(tmp_path):
-    pytest.importorskip("optuna")
-    space = {"skill": {"low": 0.0, "high": 1.0}}
-    proposer = TpeProposer(toys.config(tmp_path, space=space))
-    rng = np.random.default_rng(0)
-    history = tuple(trial({"skill": float(x)}, -abs(x - 0.8)) for x in rng.uniform(0, 1, 40))
-    asked = [proposer.propose(brief(ask, history=history)).change["skill"] for ask in range(10)]
-    assert np.mean(np.abs(np.array(asked) - 0.8)) < 0.15
-    assert proposer.propose(brief(history=history)) == proposer.propose(brief(history=history))
-
-
-class TestTranscript:
-    def test_in_order_and_then_no_more(self, tmp_path):
-        path = tmp_path / "t.jsonl"
-        path.write_text(json.dumps(GOOD) + "\nnonsense\n")
-        proposer = TranscriptProposer(path)
-        assert proposer.propose(brief(0)).change == {"skill": 0.5}
-        with pytest.raises(UserError, match="proposal 2 is no JSON"):
-            proposer.propose(brief(1))
-        with pytest.raises(Exhausted, match="at its end"):
-            proposer.propose(brief(2))
-        with pytest.raises(UserError, match=r"proposer\.transcript=.*nowhere"):
-            TranscriptProposer(tmp_path / "nowhere")
+from tests.autoresearch.toys import GOOD, brief, trial
 
 
 @pytest.fixture

@@ -1,0 +1,95 @@
+"""Commands that run a campaign: run, propose, judge, promote, resume, final."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.live import Live
+
+from autoresearch.commands.settings import begun, directory_of, load
+from autoresearch.config import CampaignConfig
+from autoresearch.execute.artifacts import ArtifactStore
+from autoresearch.loop.campaign import Campaign, Stage
+from autoresearch.loop.plan import final_step
+from autoresearch.loop.recorded import recorded_config
+from autoresearch.loop.state import State
+from autoresearch.loop.steps import Stop
+from autoresearch.report.display import console, overview
+from autoresearch.report.summary import Summary, summarize
+from common import cli, schema
+from common.errors import UserError
+from common.files import to_plain
+
+
+def run(words: Sequence[str], stage: Stage = Stage.ALL) -> None:
+    """Run a campaign, or a stage of a generation."""
+    config, _ = load(words)
+    run_campaign(config, stage)
+
+
+def resume(words: Sequence[str]) -> None:
+    """Go on with a campaign by its own settings; budgets and executor may be given anew."""
+    config, _ = load(words)
+    began = recorded_config(directory_of(config))
+    changed = {"budgets": to_plain(config.budgets), "executor": to_plain(config.executor)}
+    run_campaign(schema.build(CampaignConfig, to_plain(began) | changed), Stage.ALL)
+
+
+def final(words: Sequence[str]) -> None:
+    """Measure the winner of a campaign that has ended on its sealed units, once.
+
+    Of a committed campaign it only says what came of it.
+    """
+    place, _ = begun(words)
+    if not place.committed:
+        config = recorded_config(place.directory)
+        if any(word.startswith("campaign=") for word in words):
+            config, _ = load(words)
+        run_campaign(config, Stage.FINAL)
+        return
+    summary = summarize(place.directory)
+    store = ArtifactStore(place.directory / "artifacts")
+    step = final_step(summary.config, summary.state, store.load)
+    if not isinstance(step, Stop):
+        raise UserError(
+            f"{place.directory} is a committed result, which is not changed: copy it to "
+            f"{directory_of(summary.config)} and run final again"
+        )
+    console().print(overview(summary.config, summary.state))
+    cli.finish(numbers(summary) | {"stopped": step.reason})
+
+
+def run_campaign(config: CampaignConfig, stage: Stage) -> None:
+    """Run a campaign with its table on the screen, and print its numbers at the end."""
+    screen = console()
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
+
+        def watch(state: State) -> None:
+            if screen.is_terminal:
+                live.update(overview(config, state), refresh=True)
+
+        def say(text: str) -> None:
+            screen.print(text, markup=False, highlight=False, soft_wrap=True)
+
+        with Campaign.opened(config, say, watch) as campaign:
+            reason = campaign.run(stage)
+    summary = summarize(directory_of(config))
+    screen.print(overview(config, summary.state))
+    cli.finish(numbers(summary) | {"stopped": reason})
+
+
+def numbers(summary: Summary) -> dict[str, Any]:
+    """The last line of commands that run or show a campaign."""
+    state, cost = summary.state, summary.cost
+    promoted = [candidate.id for candidate in state.candidates.values() if candidate.promoted]
+    return {
+        "generations": len(state.generations),
+        "candidates": len(state.candidates),
+        "promoted": ",".join(promoted) or "none",
+        "runs": len(state.runs),
+        "ticks": state.ticks,
+        "seconds": state.seconds,
+        "candidates_per_hour": cost.candidates_per_hour,
+        "outside_training": cost.outside_training,
+    }
