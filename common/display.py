@@ -77,7 +77,7 @@ class Display:
         self._progress.update(self._task, completed=min(spent, self.total), description=text)
         if not self.live and now - self._last_line >= SECONDS_PER_LINE:
             self._last_line = now
-            self.say(f"{100 * spent / self.total:3.0f}% {text}")
+            self.say(f"{100 * min(spent / self.total, 1):3.0f}% {text}")
 
     def _time_left(self, now: float, spent: int) -> str:
         started, first = self._started

@@ -46,7 +46,7 @@ def save(
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
     """The content of the checkpoint at `path`; `UserError` if it is not one of ours."""
-    return read_checkpoint(path, FORMAT, ("spec", "network", "policy"))
+    return read_checkpoint(path, {FORMAT: ("spec", "network", "policy")})
 
 
 def build_policy(

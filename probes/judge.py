@@ -20,7 +20,7 @@ from probes.camera import PictureCamera
 from probes.clips import Clip, starts
 from probes.registration import register
 from replay import DataSet
-from rssm import State, WorldModel, imagine
+from rssm import State, WorldModel
 from rssm.data import Reader
 from rssm.motion import Motion, compose, motion_between
 
@@ -86,40 +86,45 @@ def follow(
 
     for begin in range(0, len(first), BATCH):
         chosen = np.arange(begin, min(begin + BATCH, len(first)))
-        batch = {k: v.to(device) for k, v in reader.batch(first[chosen], length).items()}
-        actions = batch["action"][:, context:]
+        batch = reader.batch(first[chosen], length).to(device)
+        actions = batch.action[:, context:]
         others = data.windows(first[partner[chosen]], length, ["action"])["action"]
         noise = _noise(model, first[chosen], length, seed, "clip").to(device)
-        seen = model.observe(
-            batch["observation"], batch["action"], batch["is_first"],
-            noise=noise, before=batch["before"],
-        )  # fmt: skip
-        last = State(*(part[:, context - 1] for part in seen.state))
-        future = imagine(model, last, actions, noise=noise[:, context:])
-        forecasts = [future.predictions]
+        observed = model.observe(
+            batch.observation, batch.action, batch.is_first, noise=noise, before=batch.before
+        )
+        last = State(*(part[:, context - 1] for part in observed.state))
+        last_frame = batch.observation[:, context - 1]
+        future = model.imagine(
+            last, actions, noise=noise[:, context:], pixels=True, first_frame=last_frame
+        )
+        forecasts = [future.predictions.by_head()]
         for sample in range(1, samples):
             drawn = _noise(model, first[chosen], horizon, seed, "sample", sample).to(device)
-            forecasts.append(imagine(model, last, actions, noise=drawn).predictions)
-        driven = torch.from_numpy(others[:, context:]).to(device)
-        other = imagine(model, last, driven, noise=noise[:, context:])
-        after = State(*(part[:, context:] for part in seen.state))
-        frames = batch["observation"].cpu().numpy()
+            drawn = model.imagine(last, actions, noise=drawn)
+            forecasts.append(drawn.predictions.by_head())
+        other_actions = torch.from_numpy(others[:, context:]).to(device)
+        other = model.imagine(
+            last, other_actions, noise=noise[:, context:], pixels=True, first_frame=last_frame
+        )
+        after = State(*(part[:, context:] for part in observed.state))
+        frames = batch.observation.cpu().numpy()
         keep("real", frames[:, context:])
         keep("context", frames[:, :context])
-        keep("imagined", _shown(model.decode(future.state)))
-        keep("posterior", _shown(model.decode(after)))
-        keep("other", _shown(model.decode(other.state)))
-        for name in future.predictions:
+        keep("imagined", _shown(future.frames))
+        keep("posterior", _shown(model.decode(after, first_frame=last_frame)))
+        keep("other", _shown(other.frames))
+        for name in forecasts[0]:
             mean = torch.stack([forecast[name] for forecast in forecasts]).mean(0)
             keep(f"predicted/{name}", mean.cpu().numpy())
-            if name in batch:
-                keep(f"recorded/{name}", batch[name][:, context:].cpu().numpy())
+            if name in batch.targets:
+                keep(f"recorded/{name}", batch.targets[name][:, context:].cpu().numpy())
         windows = data.windows(first[chosen], length, pose_names)
         pose = [windows[name][:, context - 2 :] for name in pose_names]
         keep("pose", np.stack(pose, -1).astype(np.float64))
         keep("actions", actions.cpu().numpy())
         if telemetry:
-            rows = [batch[name][:, :context].cpu().numpy() for name in telemetry]
+            rows = [batch.targets[name][:, :context].cpu().numpy() for name in telemetry]
             keep("telemetry", np.stack(rows, -1))
     whole = {name: np.concatenate(values) for name, values in parts.items()}
     empty = np.zeros((len(first), context, 0), np.float32)

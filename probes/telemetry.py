@@ -14,8 +14,8 @@ from probes import metrics
 from probes.baselines import BlindRegression
 from probes.judge import Futures
 from replay import DataSet, WindowSampler
+from rssm.config import OFF, REWARD
 from rssm.data import Reader
-from rssm.model.heads import OFF, REWARD
 
 FIT_WINDOWS = 8000
 RESAMPLES = 1000
@@ -141,8 +141,8 @@ def _fit(
     whole = np.array([not first[s + 1 : s + length].any() for s in starts])
     if whole.sum() < 100:
         return {}
-    batch = Reader(train, telemetry, False).batch(starts[whole], length, ("action",))
-    seen = np.stack([batch[n][:, :context].numpy() for n in telemetry], -1)
-    actions = batch["action"][:, context:].numpy()
-    targets = {n: batch[n][:, -1].numpy() for n in (REWARD, *telemetry)}
-    return {n: BlindRegression().fit(seen, actions, target) for n, target in targets.items()}
+    batch = Reader(train, telemetry, False).batch(starts[whole], length, frames=False)
+    past = np.stack([batch.targets[n][:, :context].numpy() for n in telemetry], -1)
+    actions = batch.action[:, context:].numpy()
+    targets = {n: batch.targets[n][:, -1].numpy() for n in (REWARD, *telemetry)}
+    return {n: BlindRegression().fit(past, actions, target) for n, target in targets.items()}

@@ -1,7 +1,7 @@
 """World-model checkpoints: `load_world_model`, and the warm start from another rung's weights.
 
-A file holds `format`, `network`, `heads` (telemetry, off, regression), `frames` (size, depth),
-`weights` (target statistics included) and `about`; last.pt also `training`, for an exact resume.
+A file holds `format`, `model` (a `ModelConfig`), `weights` (target statistics included) and
+`about`; last.pt also `training`, for an exact resume. Files of the first format are read too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from common.errors import ConfigError, UserError
 from common.runs import checkpoint_in
 from common.torch.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from rssm.config import ModelConfig
-from rssm.model.world_model import WorldModel
+from rssm.world_model import WorldModel
 
-FORMAT = "dreamracer/rssm/1"
+FORMAT = "dreamracer/rssm/2"
+FIRST_FORMAT = "dreamracer/rssm/1"
+"""Had `network`, `heads` and `frames` in place of `model`, and heads.proceed in `weights`."""
 
 
 def save(
@@ -30,18 +32,19 @@ def save(
     model: WorldModel,
     about: Mapping[str, Any],
     training: Mapping[str, Any] | None = None,
+    *,
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
-    """Write a checkpoint of `model`, all or nothing."""
+    """Write a checkpoint of `model`, all or nothing; `weights` are its own by default.
+
+    Tensors that `training` shares with `weights` are stored once.
+    """
+    if weights is None:
+        weights = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     content = {
         "format": FORMAT,
-        "network": dataclasses.asdict(model.network),
-        "heads": {
-            "telemetry": list(model.heads.telemetry),
-            "off": model.heads.has_off,
-            "regression": model.heads.regression,
-        },
-        "frames": {"size": model.size, "depth": model.depth},
-        "weights": {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()},
+        "model": dataclasses.asdict(model.config),
+        "weights": dict(weights),
         "about": dict(about),
     }
     if training is not None:
@@ -70,23 +73,49 @@ def resolve(path: str | os.PathLike) -> Path:
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
     """The content of the checkpoint at `path` (a file or a run); `UserError` if it is not ours."""
-    return read_checkpoint(resolve(path), FORMAT, ("network", "heads", "frames", "weights"))
+    path = resolve(path)
+    required = {
+        FORMAT: ("model", "weights"),
+        FIRST_FORMAT: ("network", "heads", "frames", "weights"),
+    }
+    content = read_checkpoint(path, required)
+    return _converted(content, path) if content["format"] == FIRST_FORMAT else content
+
+
+def _converted(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """A checkpoint of the first format in the present one."""
+    try:
+        network, heads = dict(content["network"]), content["heads"]
+        decoder = {"motion": network.pop("decode_motion", False)}
+        heads = {
+            "telemetry": heads["telemetry"],
+            "off_track": heads["off"],
+            "regression": heads["regression"],
+        }
+        frames = content["frames"]
+        weights = {
+            name.replace("heads.proceed.", "heads.continuation."): tensor
+            for name, tensor in content["weights"].items()
+        }
+        model = {
+            "network": network,
+            "heads": heads,
+            "decoder": decoder,
+            "frame_size": frames["size"],
+            "frame_channels": frames["depth"],
+        }
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: its description of the model is damaged: {error!r}") from None
+    kept = {name: content[name] for name in ("about", "training") if name in content}
+    return {"format": FORMAT, "model": model, "weights": weights, **kept}
 
 
 def build(content: Mapping[str, Any], where: str | os.PathLike) -> WorldModel:
     """The model in a loaded checkpoint, on the CPU; `where` is for messages."""
     try:
-        network = schema.build(ModelConfig, content["network"])
-        heads, frames = content["heads"], content["frames"]
+        config = schema.build(ModelConfig, content["model"])
         with torch.device("meta"):  # no memory is spent before the sizes are known to agree
-            model = WorldModel(
-                network,
-                tuple(heads["telemetry"]),
-                heads["off"],
-                heads["regression"],
-                size=frames["size"],
-                depth=frames["depth"],
-            )
+            model = WorldModel(config)
         weights = {
             name: tensor.float() if tensor.dtype == torch.float16 else tensor
             for name, tensor in content["weights"].items()
@@ -94,7 +123,9 @@ def build(content: Mapping[str, Any], where: str | os.PathLike) -> WorldModel:
         check_tensors(model, weights)
         model.load_state_dict(weights, assign=True)
     except (ConfigError, LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise UserError(f"{where}: the weights do not fit the network they name: {error}") from None
+        raise UserError(
+            f"{where}: the weights do not fit the model that it describes: {error}"
+        ) from None
     if not all(torch.isfinite(p).all() for p in model.parameters()):
         raise UserError(f"{where}: some weights are not finite; the training run diverged")
     return model
@@ -116,23 +147,23 @@ def load_world_model(path: str | os.PathLike, device: str | torch.device = "cpu"
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a warm start took over, by name of weight.
+    """What a warm start copied, by name of weight.
 
     Attributes:
-        taken: copied.
+        copied: from the checkpoint.
         missing: in the model, not in the checkpoint: left as initialised.
         mismatched: in both with different shapes, as "name (there) (here)": left as initialised.
         unused: in the checkpoint only.
     """
 
-    taken: list[str]
+    copied: list[str]
     missing: list[str]
     mismatched: list[str]
     unused: list[str]
 
     def lines(self) -> list[str]:
-        """For people: a count, and every weight that was not taken."""
-        text = [f"warm start: {len(self.taken)} weights taken"]
+        """For people: a count, and every weight that was not copied."""
+        text = [f"warm start: {len(self.copied)} weights copied"]
         for label in ("missing", "mismatched", "unused"):
             text += [f"  {label}: {name}" for name in getattr(self, label)]
         return text
@@ -141,28 +172,28 @@ class WarmStart:
 def warm_start(model: WorldModel, path: str | os.PathLike) -> WarmStart:
     """Copy into `model` every weight of a checkpoint that fits it by name and shape.
 
-    Target statistics are not taken: they belong to the data that is trained on.
+    Target statistics are not copied: they belong to the data that is trained on.
 
     Raises:
         UserError: as `load_world_model`; or no weight fits at all.
     """
-    given = build(load(path), path).state_dict()
-    own = model.state_dict()
-    names = [name for name in own if name not in ("heads.mean", "heads.std")]
-    taken = [name for name in names if name in given and given[name].shape == own[name].shape]
-    if not taken:
+    source = build(load(path), path).state_dict()
+    target = model.state_dict()
+    names = [name for name in target if name not in ("heads.mean", "heads.std")]
+    shared = [name for name in names if name in source]
+    copied = [name for name in shared if source[name].shape == target[name].shape]
+    if not copied:
         raise UserError(f"{path} has no weight that fits this model")
     with torch.no_grad():
-        for name in taken:
-            own[name].copy_(given[name])
-    mismatched = [
-        f"{name} {tuple(given[name].shape)} {tuple(own[name].shape)}"
-        for name in names
-        if name in given and given[name].shape != own[name].shape
-    ]
+        for name in copied:
+            target[name].copy_(source[name])
     return WarmStart(
-        taken,
-        [name for name in names if name not in given],
-        mismatched,
-        [name for name in given if name not in own],
+        copied,
+        missing=[name for name in names if name not in source],
+        mismatched=[
+            f"{name} {tuple(source[name].shape)} {tuple(target[name].shape)}"
+            for name in shared
+            if source[name].shape != target[name].shape
+        ],
+        unused=[name for name in source if name not in target],
     )

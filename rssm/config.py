@@ -10,6 +10,10 @@ from pydantic import Field
 from common import telemetry
 from common.schema import config_class
 
+REWARD = "reward"
+CONTINUE = "continue"
+OFF = "off"
+"""Names of the heads that do not regress telemetry; OFF is all four wheels off the road."""
 REGRESSED = tuple(name for name, field in telemetry.TELEMETRY.items() if field.learnable)
 """Telemetry that heads may regress."""
 MOTION = tuple(telemetry.MOTION)
@@ -20,8 +24,8 @@ WindowSize = Annotated[int, Field(ge=1, le=4096)]
 
 
 @config_class
-class ModelConfig:
-    """Sizes of the world model.
+class RSSMConfig:
+    """Sizes of the world model's networks.
 
     Attributes:
         channels: of the encoder's convolutions: 8 x 8 with stride 4, then 4 x 4 with stride 2; the
@@ -37,7 +41,6 @@ class ModelConfig:
             stand out against this noise; 1 is usual.
         hidden: units of the layers around the core.
         head_units, head_layers: of each head.
-        decode_motion: the decoder is also given the motion that the heads read from the latent.
         motion_latent: so many of the stochastic dimensions (groups) are for motion: the telemetry
             heads see only them, the decoder sees all. 0 divides nothing.
     """
@@ -53,7 +56,6 @@ class ModelConfig:
     hidden: Units = 256
     head_units: Units = 128
     head_layers: Annotated[int, Field(ge=1, le=8)] = 1
-    decode_motion: bool = False
     motion_latent: Annotated[int, Field(ge=0)] = 0
 
     def __post_init__(self) -> None:
@@ -70,6 +72,70 @@ class ModelConfig:
     def latent(self) -> int:
         """Length of a stochastic state."""
         return self.stoch * max(self.classes, 1)
+
+
+@config_class
+class HeadConfig:
+    """Which heads there are and how they learn.
+
+    Attributes:
+        telemetry: names among `REGRESSED` (and `MOTION`); None for every one that the data has.
+        motion: also regress how the car moved (`MOTION`), where the data has its pose.
+        off_track: the off-track head; None where the data has its label.
+        regression: symlog (squared error) or twohot (cross-entropy over bins).
+    """
+
+    telemetry: tuple[str, ...] | None = None
+    motion: bool = False
+    off_track: bool | None = None
+    regression: Literal["symlog", "twohot"] = "symlog"
+
+    def __post_init__(self) -> None:
+        names, known = self.telemetry or (), (*REGRESSED, *MOTION)
+        for name in names:
+            if name not in known:
+                raise ValueError(f"telemetry has {name!r}; there are {', '.join(known)}")
+        if len(set(names)) < len(names):
+            raise ValueError("telemetry names a head twice")
+
+
+@config_class
+class DecoderConfig:
+    """How latents become frames.
+
+    Attributes:
+        kind: name of a decoder in `rssm.model.decoder.DECODERS`.
+        motion: the convolutional decoder also reads the car's motion of each step, as the motion
+            heads predict it.
+    """
+
+    kind: str = "convolutional"
+    motion: bool = False
+
+
+@config_class
+class ModelConfig:
+    """Everything that a world model is built from. Its checkpoint holds this.
+
+    Attributes:
+        network: sizes.
+        heads: with `telemetry` and `off_track` chosen, as `rssm.data.choose_heads` does from the
+            data.
+        decoder: how latents become frames.
+        frame_size, frame_channels: frames are (frame_size, frame_size, frame_channels).
+        actions: numbers per action.
+    """
+
+    network: RSSMConfig = field(default_factory=RSSMConfig)
+    heads: HeadConfig = field(default_factory=lambda: HeadConfig(telemetry=(), off_track=False))
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    frame_size: Units = 96
+    frame_channels: Units = 3
+    actions: Units = 3
+
+    def __post_init__(self) -> None:
+        if self.heads.telemetry is None or self.heads.off_track is None:
+            raise ValueError("heads: telemetry and off_track are chosen before a model is built")
 
 
 @config_class

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from common.errors import UserError
 from common.schema import config_class
 from replay import DataSet, WindowSampler
 from replay.sampler import corner_strata
-from rssm.config import MOTION, REGRESSED
-from rssm.model.heads import CONTINUE, OFF, REWARD, HeadConfig
+from rssm.config import CONTINUE, MOTION, OFF, REGRESSED, REWARD, HeadConfig
 from rssm.motion import motion_between
 
-INPUTS = ("observation", "action", "is_first")
 POSE = ("x", "y", "heading")
 
 
@@ -72,13 +70,52 @@ class DataConfig:
         return DataSet(self.root, self.dataset, split, self.on_damage, check=self.check)
 
 
+class Batch(NamedTuple):
+    """Windows of rows, B x T, as the model learns from them.
+
+    Attributes:
+        action: (B, T, actions) float; row t led to frame t.
+        is_first: (B, T) bool, where an episode begins.
+        targets: (B, T) float by name of head, in the data's units; continue and off are 0 or 1.
+        observation: (B, T, size, size, channels) uint8; None if only the rest was read.
+        before: (B, size, size, channels) uint8, the frame before each window, or the first one
+            where an episode begins: nothing changed there, as the car stands still.
+    """
+
+    action: Tensor
+    is_first: Tensor
+    targets: dict[str, Tensor]
+    observation: Tensor | None = None
+    before: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same on `device`."""
+
+        def moved(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part.to(device)
+
+        targets = {name: target.to(device) for name, target in self.targets.items()}
+        return Batch(
+            self.action.to(device),
+            self.is_first.to(device),
+            targets,
+            moved(self.observation),
+            moved(self.before),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name, to be saved."""
+        parts = {name: part for name, part in self._asdict().items() if isinstance(part, Tensor)}
+        return parts | {f"targets/{name}": target for name, target in self.targets.items()}
+
+
 class Reader:
     """Windows of a data set as tensors, with a target for every head.
 
     Args:
         data: an open split.
         telemetry: names to regress; those of `MOTION` are derived from the recorded pose.
-        off: whether the off-track label is wanted.
+        off: whether there is an off-track label to read.
 
     Raises:
         UserError: a target that the data set cannot give.
@@ -86,8 +123,8 @@ class Reader:
 
     def __init__(self, data: DataSet, telemetry: Sequence[str], off: bool) -> None:
         has = available(data)
-        wanted = [*telemetry, *(["off_track"] if off else [])]
-        absent = [name for name in wanted if name not in has]
+        needed = [*telemetry, *(["off_track"] if off else [])]
+        absent = [name for name in needed if name not in has]
         if absent:
             raise UserError(
                 f"{data.path} was recorded without {', '.join(absent)}, so no head can learn it; "
@@ -104,35 +141,36 @@ class Reader:
         if off:
             self._targets[OFF] = (data.column(_column("off_track")) == 1).astype(np.float32)
 
-    def batch(
-        self, starts: NDArray[np.int64], length: int, inputs: Sequence[str] = INPUTS
-    ) -> dict[str, Tensor]:
-        """Tensors (B, T, ...) by the names that `WorldModel.loss` takes.
-
-        With observations comes `before` (B, size, size, depth), the frame before each window, or
-        its first one where an episode begins: nothing changed there, as the car stands still.
-
-        Args:
-            starts: (B,) first rows.
-            length: rows T of each window.
-            inputs: what is read besides the targets.
-        """
-        windows = self.data.windows(starts, length, inputs)
+    def batch(self, starts: NDArray[np.int64], length: int, *, frames: bool = True) -> Batch:
+        """Windows from the rows `starts` (B,) on, `length` rows each; without observations if
+        `frames` is false."""
+        names = ["action", "is_first", *(["observation"] if frames else [])]
+        windows = self.data.windows(starts, length, names)
         rows = np.asarray(starts)[:, None] + np.arange(length)
-        arrays = windows | {name: column[rows] for name, column in self._targets.items()}
-        if "observation" in windows:
+        observation = before = None
+        if frames:
             earlier = rows[:, 0] - ~self._is_first[rows[:, 0]]
-            arrays["before"] = self.data.windows(earlier, 1, ["observation"])["observation"][:, 0]
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+            before = self.data.windows(earlier, 1, ["observation"])["observation"][:, 0]
+            observation = torch.from_numpy(windows["observation"])
+            before = torch.from_numpy(before)
+        return Batch(
+            action=torch.from_numpy(windows["action"]),
+            is_first=torch.from_numpy(windows["is_first"]),
+            targets={
+                name: torch.from_numpy(column[rows]) for name, column in self._targets.items()
+            },
+            observation=observation,
+            before=before,
+        )
 
     def statistics(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation of every regression target over the rows of a step."""
         rows = ~self.data.column("is_first")
-        found = {}
+        statistics = {}
         for name in (REWARD, *self.telemetry):
             values = self._targets[name][rows].astype(np.float64)
-            found[name] = (float(values.mean()), float(values.std()))
-        return found
+            statistics[name] = (float(values.mean()), float(values.std()))
+        return statistics
 
 
 def available(data: DataSet) -> set[str]:
@@ -141,8 +179,8 @@ def available(data: DataSet) -> set[str]:
     return has | set(MOTION) if has.issuperset(POSE) else has
 
 
-def choose_heads(config: HeadConfig, data: DataSet) -> tuple[tuple[str, ...], bool]:
-    """Telemetry to regress and whether there is an off-track head, by what the data can feed."""
+def choose_heads(config: HeadConfig, data: DataSet) -> HeadConfig:
+    """`config` with its telemetry and the off-track head chosen by what the data can feed."""
     has = available(data)
     telemetry = config.telemetry
     if telemetry is None:
@@ -150,7 +188,7 @@ def choose_heads(config: HeadConfig, data: DataSet) -> tuple[tuple[str, ...], bo
     if config.motion:
         telemetry = (*telemetry, *MOTION)
     off = "off_track" in has if config.off_track is None else config.off_track
-    return telemetry, off
+    return replace(config, telemetry=telemetry, off_track=off, motion=False)
 
 
 def _column(name: str) -> str:
@@ -162,13 +200,14 @@ def _motion(data: DataSet) -> dict[str, NDArray[np.float32]]:
     rows = np.arange(data.rows)
     before = np.maximum(rows - 1, 0)
     moved = motion_between(*(data.column(_column(name)) for name in POSE), before, rows)
-    led = ~data.column("is_first")
+    inside = ~data.column("is_first")
     return {
-        name: (values * led).astype(np.float32) for name, values in zip(MOTION, moved, strict=True)
+        name: (values * inside).astype(np.float32)
+        for name, values in zip(MOTION, moved, strict=True)
     }
 
 
-class Passes(Dataset):
+class MicroBatches:
     """The micro-batches of a run, numbered through: a pure function of (seed, number, data).
 
     Args:
@@ -209,7 +248,7 @@ class Passes(Dataset):
     def __len__(self) -> int:
         return self.updates * self.config.passes
 
-    def __getitem__(self, number: int) -> dict[str, Tensor]:
+    def __getitem__(self, number: int) -> Batch:
         started = time.perf_counter()
         update, part = divmod(number, self.config.passes)
         starts = self.sampler.indices(update)

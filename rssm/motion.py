@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 
 class Motion(NamedTuple):
@@ -50,3 +52,28 @@ def compose(motions: Motion) -> Motion:
     left = np.cumsum(cos * lateral + sin * forward)
     ahead = np.cumsum(cos * forward - sin * lateral)
     return Motion(left, ahead, heading[1:])
+
+
+def accumulate(motion: Tensor, is_first: Tensor | None = None) -> Tensor:
+    """Motion from the first frame to each row, as `compose` has it, for batches on any device.
+
+    Args:
+        motion: (B, T, 3), lateral, forward and yaw of the step that led to each row.
+        is_first: (B, T) bool, where another episode begins: counting starts anew there.
+
+    Returns:
+        (B, T, 3); 0 where `is_first`.
+    """
+    lateral, forward, yaw = motion.unbind(-1)
+    left = ahead = heading = torch.zeros_like(yaw[:, 0])
+    poses = []
+    for t in range(motion.shape[1]):
+        sin, cos = torch.sin(heading), torch.cos(heading)
+        left = left + cos * lateral[:, t] + sin * forward[:, t]
+        ahead = ahead + cos * forward[:, t] - sin * lateral[:, t]
+        heading = heading + yaw[:, t]
+        if is_first is not None:
+            going = ~is_first[:, t]
+            left, ahead, heading = left * going, ahead * going, heading * going
+        poses.append(torch.stack((left, ahead, heading), -1))
+    return torch.stack(poses, 1)

@@ -1,257 +1,240 @@
-"""How a world model trains: a thin LightningModule, and callbacks for our run directory.
+"""How a world model trains: its updates, and the rows and validations between them.
 
 Everything that an update depends on is a function of (seed, number of the update, data) apart from
-the weights and the optimiser's moments, so last.pt holds little more than those, and a resumed run
+the weights and the optimiser's moments. So last.pt holds little more than those, and a resumed run
 ends with the weights of one that was not interrupted.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
-from torch import Tensor
-from torch.utils.data import DataLoader
+from lightning.fabric import Fabric
+from torch import Tensor, nn
 
 from common.errors import UserError
-from common.mirror import Mirror
-from common.runs import Run
 from common.seeding import derive
 from common.torch.checkpoint import save_rejected
+from common.torch.session import Session
 from rssm import checkpoint
 from rssm.config import OptimiserConfig
-from rssm.data import Passes
-from rssm.model.world_model import WorldModel
-from rssm.objective import LossConfig
+from rssm.data import Batch, MicroBatches
+from rssm.objective import LossConfig, Losses, world_model_loss
+from rssm.validation import Validator
+from rssm.world_model import WorldModel
 
 
-class Training(lightning.LightningModule):
-    """Optimises a world model on numbered batches.
+class Objective(nn.Module):
+    """The loss of a model as a module: its forward pass is what processes share gradients of."""
+
+    def __init__(self, model: WorldModel, config: LossConfig) -> None:
+        super().__init__()
+        self.model, self.config = model, config
+
+    def forward(self, batch: Batch, noise: Tensor, kl_scale: float, pass_number: int) -> Losses:
+        return world_model_loss(self.model, batch, noise, self.config, kl_scale, pass_number)
+
+
+class RunningMeans:
+    """Means of named numbers since they were last taken."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        """Count one more value () of each name."""
+        self.add_to_sums(values)
+        self._count += 1
+
+    def add_to_sums(self, values: Mapping[str, Tensor]) -> None:
+        """Add to the sums without counting."""
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, torch.zeros(())) + value.detach().cpu()
+
+    def take(self) -> dict[str, float]:
+        """The means by name; then begin anew."""
+        means = {name: float(total / max(self._count, 1)) for name, total in self._sums.items()}
+        self._sums, self._count = {}, 0
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sums": {n: float(total) for n, total in self._sums.items()}, "count": self._count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._sums = {name: torch.tensor(total) for name, total in state["sums"].items()}
+        self._count = state["count"]
+
+
+class Trainer:
+    """Optimises a world model on numbered batches: the `Learner` of a session.
 
     Args:
+        fabric: device, precision and process group.
         model: what to train.
+        batches: of the whole run.
         loss, optimiser: settings.
         seed: root seed of the latent noise.
-        updates: in the whole run.
-        passes: micro-batches per update.
+        validator: makes a row of numbers from the model; None never.
+        validate_every, log_every: updates between them.
         rejects: directory for batches whose gradient is not finite.
+        about: joins every checkpoint's provenance.
 
     Attributes:
         update: number of finished updates.
         skipped: updates in a row that were skipped for a gradient that is not finite.
-        recent: sums of the parts of the loss since they were last taken, by name.
     """
 
     def __init__(
         self,
+        fabric: Fabric,
         model: WorldModel,
+        batches: MicroBatches,
         loss: LossConfig,
         optimiser: OptimiserConfig,
         seed: int,
-        updates: int,
-        passes: int,
+        *,
+        validator: Validator | None = None,
+        validate_every: int = 0,
+        log_every: int = 1,
         rejects: Path,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        self.rejects = rejects
-        self.model, self.loss, self.settings = model, loss, optimiser
-        self.seed, self.updates, self.passes = seed, updates, passes
+        self.fabric, self.model, self.batches = fabric, model, batches
+        self.loss, self.settings, self.seed = loss, optimiser, seed
+        self.validator, self.validate_every = validator, validate_every
+        self.log_every, self.rejects, self.about = log_every, rejects, dict(about or {})
+        objective = Objective(model, loss).to(fabric.device)
+        adam = torch.optim.AdamW(
+            objective.parameters(), optimiser.learning_rate, eps=optimiser.eps, weight_decay=0.0
+        )
+        self.objective, self.optimiser = fabric.setup(objective, adam)
         self.update = 0
         self.skipped = 0
-        self.recent: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
-        self.count = 0
-        self._resumed: Mapping[str, Any] | None = None
+        self.means = RunningMeans()
+        self._interval = _Interval(self.update, batches.seconds)
 
-    def training_step(self, batch: Mapping[str, Tensor], number: int) -> Tensor:
-        part = number % self.passes
-        losses = self.model.loss(
-            batch,
-            self.noise(batch, part),
-            self.loss,
-            self.loss.kl_scale(self.update),
-            turn=self.update * self.passes + part,
-        )
-        self._batch = batch
-        for name, value in (losses.parts | {"loss": losses.total.detach()}).items():
-            self.recent[name] = self.recent[name] + value.cpu()
-        self.count += 1
-        return losses.total
+    @property
+    def spent(self) -> int:
+        """Finished updates."""
+        return self.update
 
-    def noise(self, batch: Mapping[str, Tensor], part: int) -> Tensor:
+    def advance(self, session: Session) -> None:
+        """One update, its row of metrics and its validation, where they are due."""
+        self.train_once()
+        last = self.update == self.batches.updates
+        if last or self.update % self.log_every == 0:
+            session.log(self._row(), self.update)
+            self._interval = _Interval(self.update, self.batches.seconds)
+        if self.validate_every and (last or self.update % self.validate_every == 0):
+            if session.is_main:
+                session.log({"updates": self.update} | self.validate(), self.update)
+            self._interval = _Interval(self.update, self.batches.seconds)
+
+    def conclude(self, session: Session) -> None:
+        """Nothing is left to do after the last update."""
+
+    def train_once(self) -> None:
+        """One update: all its passes, then a step of the optimiser."""
+        scale = self.settings.scale(self.update, self.batches.updates)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.settings.learning_rate * scale
+        passes = self.batches.config.passes
+        self.optimiser.zero_grad()
+        for part in range(passes):
+            number = self.update * passes + part
+            batch = self.batches[number].to(self.fabric.device)
+            with self.fabric.no_backward_sync(self.objective, enabled=part < passes - 1):
+                losses = self.pass_loss(batch, number)
+                self.fabric.backward(losses.total / passes)
+            self.means.add(losses.parts | {"loss": losses.total})
+        self._clip_gradients(batch)
+        self.optimiser.step()
+        self.update += 1
+
+    def pass_loss(self, batch: Batch, number: int) -> Losses:
+        """The loss of pass `number` of the run on its batch."""
+        noise = self.noise(batch, number % self.batches.config.passes)
+        return self.objective(batch, noise, self.loss.kl_scale(self.update), number)
+
+    def noise(self, batch: Batch, part: int) -> Tensor:
         """Latent noise of one pass, the same on every device."""
-        seed = derive(self.seed, "noise", self.update, part, self.global_rank)
+        seed = derive(self.seed, "noise", self.update, part, self.fabric.global_rank)
         generator = torch.Generator().manual_seed(seed)
-        shape = tuple(batch["is_first"].shape)
-        return self.model.core.latent.noise(shape, generator).to(self.device)
+        shape = tuple(batch.is_first.shape)
+        return self.model.core.latent.noise(shape, generator).to(self.fabric.device)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        optimiser = torch.optim.AdamW(
-            self.model.parameters(), self.settings.learning_rate, eps=self.settings.eps,
-            weight_decay=0.0,
+    def validate(self) -> dict[str, float]:
+        """Numbers of the model as it is, as a row of metrics has them."""
+        self.model.eval()
+        numbers = self.validator(self.model)
+        self.model.train()
+        return {f"val/{name}": value for name, value in numbers.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "update": self.update,
+            "skipped": self.skipped,
+            "means": self.means.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "model": {name: x.detach().cpu() for name, x in self.model.state_dict().items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.update, self.skipped = state["update"], state["skipped"]
+        self.means.load_state_dict(state["means"])
+        self._interval = _Interval(self.update, self.batches.seconds)
+
+    def write_checkpoint(self, path: Path, state: Mapping[str, Any], training: Any) -> None:
+        """Write the model's weights, and what a resume needs."""
+        about = self.about | {"updates": self.update}
+        checkpoint.save(path, self.model, about, training, weights=state["model"])
+
+    def _clip_gradients(self, batch: Batch) -> None:
+        """Clip the gradient. One that is not finite is removed, so that the step changes nothing,
+        and its batch is kept."""
+        norm = self.fabric.clip_gradients(
+            self.objective, self.optimiser, max_norm=self.settings.max_grad_norm,
+            error_if_nonfinite=False,
         )  # fmt: skip
-        if self._resumed is not None:
-            optimiser.load_state_dict(self._resumed["optimiser"])
-        return optimiser
-
-    def configure_gradient_clipping(
-        self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any
-    ) -> None:
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
-        self.recent["grad_norm"] = self.recent["grad_norm"] + self.passes * norm.detach().cpu()
+        # Once per pass, like the parts of the loss.
+        self.means.add_to_sums({"grad_norm": self.batches.config.passes * norm})
         finite = bool(torch.isfinite(norm))
         self.skipped = 0 if finite else self.skipped + 1
         if finite:
             return
-        for parameter in self.model.parameters():
-            parameter.grad = None  # the optimiser leaves such a parameter and its moments alone
-        path = self._save_batch(self._batch)
+        self.optimiser.zero_grad()
+        path = self.rejects / f"update{self.update}_rank{self.fabric.global_rank}.pt"
+        where = save_rejected(path, batch.tensors())
         if self.skipped >= self.settings.max_nonfinite:
             raise UserError(
                 f"the gradient was not finite in {self.skipped} updates in a row; the last batch "
-                f"is in {path}. Try a lower optimiser.learning_rate or a smaller max_grad_norm"
+                f"is in {where}. Try a lower optimiser.learning_rate or a smaller max_grad_norm"
             )
 
-    def optimizer_step(self, epoch: int, batch: int, optimizer: Any, closure: Any) -> None:
-        scale = self.settings.scale(self.update, self.updates)
-        for group in optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * scale
-        optimizer.step(closure=closure)
-        self.update += 1
-
-    def take_recent(self) -> dict[str, float]:
-        """Means since the last call, by name of the part."""
-        means = {name: float(total / max(self.count, 1)) for name, total in self.recent.items()}
-        self.recent.clear()
-        self.count = 0
-        return means
-
-    def state(self) -> dict[str, Any]:
-        """What last.pt needs besides the weights."""
+    def _row(self) -> dict[str, Any]:
+        config, interval = self.batches.config, self._interval
+        elapsed = time.perf_counter() - interval.started
+        frames = (self.update - interval.update) * config.batch * config.length
         return {
-            "update": self.update,
-            "skipped": self.skipped,
-            "recent": {name: float(total) for name, total in self.recent.items()},
-            "count": self.count,
-            "optimiser": self.optimizers().optimizer.state_dict(),
+            "updates": self.update,
+            "frames": self.update * config.batch * config.length,
+            **{f"train/{name}": value for name, value in self.means.take().items()},
+            "frames_per_second": frames / elapsed,
+            "reading_share": (self.batches.seconds - interval.reading) / elapsed,
+            "learning_rate": self.optimiser.param_groups[0]["lr"],
         }
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`; call it before the optimiser is made."""
-        self.update, self.skipped = state["update"], state["skipped"]
-        self.count = state["count"]
-        self.recent.update({name: torch.tensor(x) for name, x in state["recent"].items()})
-        self._resumed = state
 
-    def _save_batch(self, batch: Mapping[str, Tensor]) -> str:
-        path = self.rejects / f"update{self.update}_rank{self.global_rank}.pt"
-        return save_rejected(path, batch)
+class _Interval:
+    """When the updates of the next row began: time, update, and seconds spent on reading."""
 
-
-def loader(passes: Passes, first: int) -> DataLoader:
-    """The micro-batches from update number `first` on, read in this process: that is quick."""
-    numbers = range(first * passes.config.passes, len(passes))
-    return DataLoader(passes, batch_size=None, sampler=numbers)
-
-
-class Recorder(Callback):
-    """Rows of metrics, checkpoints and validations in the rhythm of updates.
-
-    Args:
-        run: where they go.
-        passes: the batches, for the time spent on them.
-        every: updates between rows; save_every, validate_every likewise (0 never).
-        validate: makes a row of numbers from the module.
-        say: prints a line for people.
-        about: joins every checkpoint's provenance.
-        spent: seconds of the run before this process.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        passes: Passes,
-        mirror: Mirror,
-        *,
-        every: int,
-        save_every: int,
-        validate_every: int,
-        validate: Callable[[WorldModel], dict[str, float]],
-        say: Callable[[dict[str, Any]], None],
-        about: Mapping[str, Any],
-        spent: float = 0.0,
-    ) -> None:
-        self.run, self.passes, self.mirror = run, passes, mirror
-        self._began = time.perf_counter() - spent
-        self.every, self.save_every, self.validate_every = every, save_every, validate_every
-        self.validate, self.say, self.about = validate, say, dict(about)
-
-    def on_train_start(self, trainer: lightning.Trainer, module: Training) -> None:
-        self._started, self._read = time.perf_counter(), self.passes.seconds
-        self._since = self._seen = module.update
-
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Training, *_: Any) -> None:
-        if module.update == self._seen:  # a pass that only added to the gradient
-            return
-        self._seen = module.update
-        update, last = module.update, module.update == module.updates
-        if last or update % self.every == 0:
-            self._log(module)
-        if self.validate_every and (last or update % self.validate_every == 0):
-            self._validate(module)
-        if last or (self.save_every and update % self.save_every == 0):
-            self.save(module)
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock time of the run, over all resumes; what a kill undid does not count."""
-        return time.perf_counter() - self._began
-
-    def save(self, module: Training) -> None:
-        """Write last.pt."""
-        state = module.state()
-        if module.global_rank == 0:
-            path = self.run.checkpoints / "last.pt"
-            about = self.about | {"updates": module.update}
-            kept = {"rows": len(self.run.metrics()), "seconds": self.seconds}
-            checkpoint.save(path, module.model, about, state | kept)
-
-    def _log(self, module: Training) -> None:
-        now = time.perf_counter()
-        elapsed, updates = now - self._started, module.update - self._since
-        config = self.passes.config
-        row = {
-            "updates": module.update,
-            "frames": module.update * config.batch * config.length,
-            **{f"train/{name}": value for name, value in module.take_recent().items()},
-            "frames_per_second": updates * config.batch * config.length / elapsed,
-            "reading_share": (self.passes.seconds - self._read) / elapsed,
-            "learning_rate": module.optimizers().param_groups[0]["lr"],
-        }
-        self._publish(module, row)
-        self._start_interval(module)
-
-    def _validate(self, module: Training) -> None:
-        if module.global_rank == 0:
-            module.model.eval()
-            with torch.no_grad():
-                numbers = self.validate(module.model)
-            module.model.train()
-            row = {f"val/{name}": value for name, value in numbers.items()}
-            self._publish(module, {"updates": module.update} | row)
-        self._start_interval(module)
-
-    def _start_interval(self, module: Training) -> None:
-        self._started, self._read = time.perf_counter(), self.passes.seconds
-        self._since = module.update
-
-    def _publish(self, module: Training, row: dict[str, Any]) -> None:
-        if module.global_rank == 0:
-            self.run.log(row)
-            self.mirror.log(row, module.update)
-            self.say(row)
+    def __init__(self, update: int, reading: float) -> None:
+        self.started = time.perf_counter()
+        self.update, self.reading = update, reading

@@ -13,10 +13,9 @@ from common.seeding import derive
 from replay import DataSet, WindowSampler
 from rssm.config import ValidationConfig
 from rssm.data import Reader
-from rssm.imagination import imagine
 from rssm.model.core import State
-from rssm.model.world_model import WorldModel
-from rssm.objective import LossConfig
+from rssm.objective import LossConfig, world_model_loss
+from rssm.world_model import WorldModel
 
 BATCH = 16
 
@@ -49,33 +48,37 @@ class Validator:
         heads = model.heads
         reader = Reader(self.data, *heads.targets)
         length, context = self.config.context + self.config.horizon, self.config.context
-        device = next(model.parameters()).device
         generator = torch.Generator().manual_seed(derive(self.seed, "validation noise"))
         sums: dict[str, float] = {}
         imagined: dict[str, list[Tensor]] = {name: [] for name in heads.regressed}
         recorded: dict[str, list[Tensor]] = {name: [] for name in heads.regressed}
         for first in range(0, len(self.starts), BATCH):
             starts = self.starts[first : first + BATCH]
-            batch = {k: v.to(device) for k, v in reader.batch(starts, length).items()}
-            noise = model.core.latent.noise((len(starts), length), generator).to(device)
-            losses = model.loss(batch, noise, self.loss)
-            frames = batch["observation"].float() / 255
+            batch = reader.batch(starts, length).to(model.device)
+            noise = model.core.latent.noise((len(starts), length), generator).to(model.device)
+            losses = world_model_loss(model, batch, noise, self.loss)
+            frames = batch.observation.float() / 255
             states = losses.observed.state
             last = State(*(part[:, context - 1] for part in states))
-            future = imagine(model, last, batch["action"][:, context:], noise=noise[:, context:])
+            future = model.imagine(
+                last, batch.action[:, context:], noise=noise[:, context:], pixels=True,
+                first_frame=batch.observation[:, context - 1],
+            )  # fmt: skip
+            decoded = model.decode(states, first_frame=batch.before)
+            predicted = future.predictions.by_head()
             repeated = frames[:, context - 1 : context].expand_as(frames[:, context:])
             numbers = {name: float(value) for name, value in losses.parts.items()}
             numbers |= {
                 "loss": float(losses.total),
-                "psnr": float(psnr(model.decode(states), frames).mean()),
-                "psnr_open": float(psnr(model.decode(future.state), frames[:, context:]).mean()),
+                "psnr": float(psnr(decoded, frames).mean()),
+                "psnr_open": float(psnr(future.frames, frames[:, context:]).mean()),
                 "psnr_repeat": float(psnr(repeated, frames[:, context:]).mean()),
             }
             for name, value in numbers.items():
                 sums[name] = sums.get(name, 0.0) + value * len(starts)
             for name in heads.regressed:
-                imagined[name].append(future.predictions[name].flatten())
-                recorded[name].append(batch[name][:, context:].flatten())
+                imagined[name].append(predicted[name].flatten())
+                recorded[name].append(batch.targets[name][:, context:].flatten())
         means = {name: total / len(self.starts) for name, total in sums.items()}
         for name in heads.regressed:
             pair = torch.stack([torch.cat(imagined[name]), torch.cat(recorded[name])])

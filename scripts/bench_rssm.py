@@ -1,6 +1,6 @@
 """How fast the world model trains, against TorchRL's DreamerV3 parts in the same run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from experiments.training.bench import Results
-    from rssm.data import Reader
+    from rssm.data import Batch, Reader
 
 DESCRIPTION = """Time world-model training against TorchRL's DreamerV3 (extra bench).
 
@@ -91,12 +91,13 @@ class Ours:
     ) -> None:
         import torch
 
-        from rssm.config import ModelConfig, OptimiserConfig
-        from rssm.model.world_model import WorldModel
+        from rssm.config import HeadConfig, ModelConfig, OptimiserConfig, RSSMConfig
         from rssm.objective import LossConfig
+        from rssm.world_model import WorldModel
 
         torch.manual_seed(1)
-        self.model = WorldModel(network or ModelConfig(**OURS), reader.telemetry, reader.off)
+        heads = HeadConfig(telemetry=reader.telemetry, off_track=reader.off)
+        self.model = WorldModel(ModelConfig(network or RSSMConfig(**OURS), heads))
         self.model.heads.set_statistics(reader.statistics())
         self.settings, self.losses = OptimiserConfig(learning_rate=rate), LossConfig()
         self.settings = replace(self.settings, warmup=min(self.settings.warmup, updates // 4))
@@ -105,12 +106,14 @@ class Ours:
         )
         self.update, self.updates = 0, updates
 
-    def loss(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+    def loss(self, batch: "Batch") -> "Tensor":
         """The training objective."""
-        noise = self.model.core.latent.noise(tuple(batch["is_first"].shape))
-        return self.model.loss(batch, noise, self.losses).total
+        from rssm.objective import world_model_loss
 
-    def step(self, batch: Mapping[str, "Tensor"]) -> None:
+        noise = self.model.core.latent.noise(tuple(batch.is_first.shape))
+        return world_model_loss(self.model, batch, noise, self.losses).total
+
+    def step(self, batch: "Batch") -> None:
         """One update."""
         import torch
 
@@ -123,10 +126,10 @@ class Ours:
         self.optimiser.step()
         self.update += 1
 
-    def reconstructed(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+    def reconstructed(self, batch: "Batch") -> "Tensor":
         """(B, T, H, W, C) frames in [0, 1] from the posterior."""
-        seen = self.model.observe(batch["observation"], batch["action"], batch["is_first"])
-        return self.model.decode(seen.state)
+        observed = self.model.observe(batch.observation, batch.action, batch.is_first)
+        return self.model.decode(observed.state)
 
 
 class TorchRL:
@@ -188,38 +191,38 @@ class TorchRL:
             self.objective.parameters(), lr=rate, warmup_steps=warmup
         )
 
-    def _data(self, batch: Mapping[str, "Tensor"]) -> Any:
+    def _data(self, batch: "Batch") -> Any:
         import torch
         from tensordict import TensorDict
 
-        shape = batch["is_first"].shape
+        shape = batch.is_first.shape
         return TensorDict(
             {
                 "state": torch.zeros(*shape, self.latent),
                 "belief": torch.zeros(*shape, self.deter),
-                "action": batch["action"],
-                "is_init": batch["is_first"].unsqueeze(-1),
+                "action": batch.action,
+                "is_init": batch.is_first.unsqueeze(-1),
                 "next": {
-                    "pixels": batch["observation"].permute(0, 1, 4, 2, 3),
-                    "reward": batch["reward"].unsqueeze(-1),
-                    "terminated": batch["continue"].unsqueeze(-1) == 0,
+                    "pixels": batch.observation.permute(0, 1, 4, 2, 3),
+                    "reward": batch.targets["reward"].unsqueeze(-1),
+                    "terminated": batch.targets["continue"].unsqueeze(-1) == 0,
                 },
             },
             batch_size=shape,
         )
 
-    def loss(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+    def loss(self, batch: "Batch") -> "Tensor":
         """The training objective."""
         losses, _ = self.objective(self._data(batch))
         return sum(value.sum() for name, value in losses.items() if name.startswith("loss_"))
 
-    def step(self, batch: Mapping[str, "Tensor"]) -> None:
+    def step(self, batch: "Batch") -> None:
         """One update."""
         self.optimiser.zero_grad()
         self.loss(batch).backward()
         self.optimiser.step()
 
-    def reconstructed(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+    def reconstructed(self, batch: "Batch") -> "Tensor":
         """(B, T, H, W, C) frames in [0, 1] from the posterior."""
         pixels = self.objective.world_model(self._data(batch))["next", "reco_pixels"]
         return pixels.permute(0, 1, 3, 4, 2).clamp(0, 1)
@@ -306,7 +309,7 @@ def quality(settings: Settings, run: Run) -> "Results":
     return metrics, {"sides": found, "frames": settings.updates * settings.batch * settings.length}
 
 
-def reconstruction(side: Any, batch: Mapping[str, "Tensor"]) -> float:
+def reconstruction(side: Any, batch: "Batch") -> float:
     """Mean PSNR in dB of the frames of a batch, followed and decoded."""
     import torch
 
@@ -314,7 +317,7 @@ def reconstruction(side: Any, batch: Mapping[str, "Tensor"]) -> float:
 
     torch.manual_seed(1)
     with torch.no_grad():
-        return float(psnr(side.reconstructed(batch), batch["observation"].float() / 255).mean())
+        return float(psnr(side.reconstructed(batch), batch.observation.float() / 255).mean())
 
 
 OPERATIONS = {

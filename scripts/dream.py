@@ -128,21 +128,22 @@ class Dream:
 
     def step(self, action: np.ndarray) -> None:
         """Imagine one tick. action: (3,) steer, gas, brake."""
-        from rssm import imagine
-
         torch = self._torch
         with torch.no_grad():
-            future = imagine(
-                self._model,
+            future = self._model.imagine(
                 self.state,
                 torch.from_numpy(np.asarray(action, np.float32))[None, None],
                 noise=self._model.core.latent.noise((1, 1), self._generator),
                 sample=self._settings.sample,
+                pixels=True,
+                first_frame=torch.from_numpy(self.frame)[None],
             )
-            picture = self._model.decode(future.state)[0, 0]
+            picture = future.frames[0, 0]
         self.state: State = type(future.state)(*(part[:, -1] for part in future.state))
         self.frame = (255 * picture).round().to(torch.uint8).numpy()
-        self.predictions = {name: float(value) for name, value in future.predictions.items()}
+        self.predictions = {
+            name: float(value) for name, value in future.predictions.by_head().items()
+        }
         self.ticks += 1
         self.is_first, self.action = False, np.asarray(action, np.float32)
 

@@ -36,19 +36,19 @@ def save_rejected(path: Path, rows: Mapping[str, Tensor]) -> str:
 
 
 def read_checkpoint(
-    path: str | os.PathLike, expected: str, required: Iterable[str]
+    path: str | os.PathLike, formats: Mapping[str, Iterable[str]]
 ) -> dict[str, Any]:
     """The content of a checkpoint file, on the CPU. Reading it never runs code from it.
 
     Args:
         path: the file.
-        expected: its `format`, such as "dreamracer/ppo/1".
-        required: keys that it must have besides `about`, a mapping of plain data.
+        formats: what can be read, newest first: a `format`, such as "dreamracer/ppo/1", with the
+            keys that a file of it must have besides `about`, a mapping of plain data.
 
     Raises:
-        UserError: the file cannot be read, is damaged, or is not one of that format.
+        UserError: the file cannot be read, is damaged, or is of another format.
     """
-    path, room = Path(path), expected.split("/")[1]
+    path, room = Path(path), next(iter(formats)).split("/")[1]
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file such as {path}/checkpoints/best.pt")
     try:
@@ -69,9 +69,10 @@ def read_checkpoint(
         ) from error
     if not isinstance(content, dict) or "format" not in content:
         raise UserError(f"{path} is not a checkpoint of {room}: it holds no 'format'")
-    if content["format"] != expected:
-        raise UserError(f"{path} has format {content['format']!r}; this version reads {expected!r}")
-    missing = {*required, "about"} - content.keys()
+    if content["format"] not in formats:
+        known = " and ".join(map(repr, formats))
+        raise UserError(f"{path} has format {content['format']!r}; this version reads {known}")
+    missing = {*formats[content["format"]], "about"} - content.keys()
     if missing:
         raise UserError(f"{path} is incomplete: no {', '.join(sorted(missing))}")
     if not (isinstance(content["about"], dict) and _is_plain(content["about"])):
@@ -79,12 +80,12 @@ def read_checkpoint(
     return content
 
 
-def check_tensors(module: nn.Module, given: Mapping[str, Any]) -> None:
+def check_tensors(module: nn.Module, weights: Mapping[str, Any]) -> None:
     """Raise `TypeError` where a tensor that `module` would load has another type or layout."""
     for name, tensor in module.state_dict().items():
-        found = given.get(name, tensor)
-        if (found.dtype, found.layout) != (tensor.dtype, tensor.layout):
-            raise TypeError(f"{name} is {found.dtype}, {found.layout}, not {tensor.dtype}")
+        loaded = weights.get(name, tensor)
+        if (loaded.dtype, loaded.layout) != (tensor.dtype, tensor.layout):
+            raise TypeError(f"{name} is {loaded.dtype}, {loaded.layout}, not {tensor.dtype}")
 
 
 def _is_plain(tree: Any) -> bool:

@@ -4,6 +4,7 @@ import ctypes
 import os
 
 import torch
+from lightning.fabric import Fabric
 
 from common.errors import ConfigError
 
@@ -71,3 +72,29 @@ def check_processes(processes: int, command: str) -> None:
             f"processes={processes}, but {started} were started; use "
             f"torchrun --nproc-per-node {processes} {command} processes={processes}"
         )
+
+
+def make_fabric(device: str, precision: str, processes: int, command: str) -> Fabric:
+    """Device, precision and process group as configured, started.
+
+    Args:
+        device: as `choose_device` takes it.
+        precision: Lightning's name, such as 32-true or bf16-mixed.
+        processes: how many share every batch.
+        command: the script, for messages.
+
+    Raises:
+        ConfigError: a device that is not there, or other processes than configured.
+    """
+    chosen = choose_device(device)
+    check_processes(processes, command)
+    several = processes > 1
+    one = 1 if chosen.type != "cuda" else [chosen.index or 0]
+    fabric = Fabric(
+        accelerator=chosen.type,
+        devices=processes if several else one,
+        strategy="ddp" if several else "auto",
+        precision=precision,
+    )
+    fabric.launch()
+    return fabric

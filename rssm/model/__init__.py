@@ -1,4 +1,4 @@
-"""The networks of the world model: encoder, recurrent core, heads, decoder, and all in one.
+"""The networks of the world model: encoder, recurrent core, heads, decoder.
 
 May import: `common`, `rssm.config`.
 """

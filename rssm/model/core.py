@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rssm.config import ModelConfig
+from rssm.config import RSSMConfig
 
 UPDATE_BIAS = -1.0
 """Added to the update gate, so that an untrained core keeps its state (Hafner et al. 2021)."""
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
     @property
     def features(self) -> Tensor:
-        """(..., deter + latent), what decoder and heads see."""
+        """(..., deter + latent), the input of decoder and heads."""
         return torch.cat(self, -1)
 
 
@@ -64,7 +64,7 @@ class Latent:
     classes) logits, mixed with `unimix` of a uniform distribution (Hafner et al. 2023).
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: RSSMConfig) -> None:
         self.stoch, self.classes = config.stoch, config.classes
         self.unimix, self.min_std = config.unimix, config.min_std
 
@@ -117,13 +117,13 @@ class Latent:
         probs = (1 - self.unimix) * functional.softmax(logits, -1) + self.unimix / self.classes
         return torch.log(probs)
 
-    def kl(self, of: Tensor, against: Tensor) -> Tensor:
-        """KL(of || against) in nats, summed over the state, (...)."""
+    def kl(self, left: Tensor, right: Tensor) -> Tensor:
+        """KL(left || right) in nats, summed over the state, (...)."""
         if self.classes:
-            p, q = self.log_probs(of), self.log_probs(against)
+            p, q = self.log_probs(left), self.log_probs(right)
             return (p.exp() * (p - q)).sum((-2, -1))
-        mean_p, std_p = self.gaussian(of)
-        mean_q, std_q = self.gaussian(against)
+        mean_p, std_p = self.gaussian(left)
+        mean_q, std_q = self.gaussian(right)
         ratio, shift = std_p / std_q, (mean_p - mean_q) / std_q
         return (0.5 * (ratio.square() + shift.square() - 1) - torch.log(ratio)).sum(-1)
 
@@ -135,19 +135,17 @@ class Core(nn.Module):
         config: sizes.
         embed: length of an observation's embedding.
         actions: length of an action.
-        extra: length of what else `step` may be given, such as a pose change; 0 for nothing.
     """
 
-    def __init__(self, config: ModelConfig, embed: int, actions: int, extra: int = 0) -> None:
+    def __init__(self, config: RSSMConfig, embed: int, actions: int) -> None:
         super().__init__()
         self.latent = Latent(config)
         self.deter, self.stoch = config.deter, config.latent
-        self.extra = extra
         hidden, count = config.hidden, self.latent.statistics
         # The parts of a first layer that do not depend on the state are computed for all steps
         # at once, so they are layers of their own.
         self.state_in = nn.Linear(config.latent, hidden, bias=False)
-        self.action_in = nn.Linear(actions + extra, hidden, bias=False)
+        self.action_in = nn.Linear(actions, hidden, bias=False)
         self.in_norm = nn.LayerNorm(hidden)
         self.gates = nn.Linear(hidden + config.deter, 3 * config.deter, bias=False)
         self.gates_norm = nn.LayerNorm(3 * config.deter)
@@ -167,22 +165,21 @@ class Core(nn.Module):
                 nn.init.constant_(last.bias[config.stoch :], self.latent.raw(config.first_std))
 
     def initial(self, batch: int) -> State:
-        """The state before anything was seen: zeros."""
+        """The state before the first observation: zeros."""
         like = self.gates.weight
         return State(like.new_zeros(batch, self.deter), like.new_zeros(batch, self.stoch))
 
-    def step(self, state: State, action: Tensor, extra: Tensor | None = None) -> Tensor:
+    def step(self, state: State, action: Tensor) -> Tensor:
         """The next deterministic state.
 
         Args:
             state: (B, ...).
             action: (B, actions), which leads there.
-            extra: (B, extra), if the core was made with one.
 
         Returns:
             (B, deter).
         """
-        return self._step(state, self._driven(action, extra))
+        return self._step(state, self.action_in(action))
 
     def prior(self, deter: Tensor) -> Tensor:
         """Statistics (..., n) of p(z | h)."""
@@ -199,7 +196,6 @@ class Core(nn.Module):
         is_first: Tensor,
         noise: Tensor,
         state: State | None = None,
-        extra: Tensor | None = None,
     ) -> Observed:
         """Follow observed sequences.
 
@@ -207,20 +203,19 @@ class Core(nn.Module):
             embed: (B, T, embed); actions: (B, T, actions); is_first: (B, T) bool.
             noise: (B, T, ...) as `Latent.noise` makes it.
             state: (B, ...) before the first row; the initial one by default.
-            extra: (B, T, extra), if the core was made with one.
         """
         state = self.initial(len(embed)) if state is None else state
         going = (~is_first).to(embed.dtype).unsqueeze(-1)
-        driven = self._driven(actions * going, None if extra is None else extra * going).unbind(1)
-        seen = self.posterior_embed(embed).unbind(1)
+        action_inputs = self.action_in(actions * going).unbind(1)
+        embed_inputs = self.posterior_embed(embed).unbind(1)
         resets = bool(is_first.any())  # no row of most batches begins an episode
         going, noise = going.unbind(1), noise.unbind(1)
         deters, stochs, posteriors = [], [], []
-        for t in range(len(seen)):
+        for t in range(len(embed_inputs)):
             if resets:
                 state = State(state.deter * going[t], state.stoch * going[t])
-            deter = self._step(state, driven[t])
-            posterior = self.posterior_out(self.posterior_deter(deter) + seen[t])
+            deter = self._step(state, action_inputs[t])
+            posterior = self.posterior_out(self.posterior_deter(deter) + embed_inputs[t])
             state = State(deter, self.latent.sample(posterior, noise[t]))
             deters.append(deter)
             stochs.append(state.stoch)
@@ -228,13 +223,8 @@ class Core(nn.Module):
         states = State(torch.stack(deters, 1), torch.stack(stochs, 1))
         return Observed(states, self.prior(states.deter), torch.stack(posteriors, 1))
 
-    def _driven(self, action: Tensor, extra: Tensor | None) -> Tensor:
-        if (extra is not None) != bool(self.extra):
-            raise ValueError(f"this core takes {self.extra or 'no'} extra inputs per step")
-        return self.action_in(action if extra is None else torch.cat((action, extra), -1))
-
-    def _step(self, state: State, driven: Tensor) -> Tensor:
-        x = functional.silu(self.in_norm(self.state_in(state.stoch) + driven))
+    def _step(self, state: State, action_input: Tensor) -> Tensor:
+        x = functional.silu(self.in_norm(self.state_in(state.stoch) + action_input))
         parts = self.gates_norm(self.gates(torch.cat((x, state.deter), -1)))
         reset, candidate, update = parts.chunk(3, -1)
         candidate = torch.tanh(torch.sigmoid(reset) * candidate)

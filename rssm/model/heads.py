@@ -1,4 +1,4 @@
-"""What is read from the latent state: reward, continuation, telemetry, off-track probability.
+"""What the heads read from the latent state: reward, continuation, telemetry, off the road.
 
 Regression targets are standardised with statistics of the training split, which live in the
 checkpoint, and squashed by symlog (Hafner et al. 2023): bends and stops are rare and large.
@@ -7,20 +7,13 @@ checkpoint, and squashed by symlog (Hafner et al. 2023): bends and stops are rar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.schema import config_class
-from rssm.config import MOTION, REGRESSED
-
-REWARD = "reward"
-CONTINUE = "continue"
-OFF = "off"
-"""Names of the heads that do not regress telemetry; OFF is all four wheels off the road."""
+from rssm.config import CONTINUE, MOTION, OFF, REWARD, HeadConfig
 
 BINS = 101
 BOUND = 4.0
@@ -44,28 +37,26 @@ def two_hot(x: Tensor, bins: Tensor) -> Tensor:
     return (1 - (x - bins).abs() / width).clamp(min=0)
 
 
-@config_class
-class HeadConfig:
-    """Which heads there are and how they learn.
+class Predictions(NamedTuple):
+    """What the heads predict from latents, in the data's units.
 
     Attributes:
-        telemetry: names among `REGRESSED`; None for every one that the data has.
-        motion: also regress how the car moved (`MOTION`), where the data has its pose.
-        off_track: the off-track head; None where the data has its label.
-        regression: symlog (squared error) or twohot (cross-entropy over bins).
+        reward: (...).
+        continue_prob: (...), the probability that the episode goes on.
+        telemetry: (...) by name.
+        off_prob: (...), the probability that all four wheels are off the road; None without that
+            head.
     """
 
-    telemetry: tuple[str, ...] | None = None
-    motion: bool = False
-    off_track: bool | None = None
-    regression: Literal["symlog", "twohot"] = "symlog"
+    reward: Tensor
+    continue_prob: Tensor
+    telemetry: dict[str, Tensor]
+    off_prob: Tensor | None
 
-    def __post_init__(self) -> None:
-        for name in self.telemetry or ():
-            if name not in REGRESSED:
-                raise ValueError(f"telemetry has {name!r}; there are {', '.join(REGRESSED)}")
-        if self.telemetry is not None and len(set(self.telemetry)) < len(self.telemetry):
-            raise ValueError("telemetry names a head twice")
+    def by_head(self) -> dict[str, Tensor]:
+        """The same by the names of the heads, as a batch's targets have them."""
+        named = {REWARD: self.reward, **self.telemetry, CONTINUE: self.continue_prob}
+        return named if self.off_prob is None else named | {OFF: self.off_prob}
 
 
 class Heads(nn.Module):
@@ -73,35 +64,25 @@ class Heads(nn.Module):
 
     Args:
         features: length of a latent state.
-        seen: how much of it, from the front, the telemetry heads see.
+        telemetry_features: how much of it, from the front, the telemetry heads read.
         units, layers: of each MLP.
-        telemetry: names to regress.
-        off: whether there is an off-track head.
-        regression: as in `HeadConfig`.
+        config: which heads there are, with `telemetry` and `off_track` chosen.
     """
 
     def __init__(
-        self,
-        features: int,
-        seen: int,
-        units: int,
-        layers: int,
-        telemetry: tuple[str, ...],
-        off: bool,
-        regression: str,
+        self, features: int, telemetry_features: int, units: int, layers: int, config: HeadConfig
     ) -> None:
         super().__init__()
-        self.telemetry, self.has_off = telemetry, off
-        self.regressed = (REWARD, *telemetry)
-        self.width = BINS if regression == "twohot" else 1
+        self.telemetry, self.has_off = config.telemetry, config.off_track
+        self.regressed = (REWARD, *config.telemetry)
+        self.width = BINS if config.regression == "twohot" else 1
         self.reward = mlp(features, units, layers, self.width)
-        self.proceed = mlp(features, units, layers, 1)
-        outputs = len(telemetry) * self.width + off
-        self.seen = seen
-        self.measure = mlp(seen, units, layers, outputs) if outputs else None
+        self.continuation = mlp(features, units, layers, 1)
+        outputs = len(config.telemetry) * self.width + config.off_track
+        self.telemetry_features = telemetry_features
+        self.measure = mlp(telemetry_features, units, layers, outputs) if outputs else None
         self.register_buffer("mean", torch.zeros(len(self.regressed)))
         self.register_buffer("std", torch.ones(len(self.regressed)))
-        self.regression = regression
 
     @property
     def targets(self) -> tuple[tuple[str, ...], bool]:
@@ -125,30 +106,50 @@ class Heads(nn.Module):
 
     def forward(self, features: Tensor) -> Raw:
         """Raw outputs for latents (..., features)."""
-        off = None
+        off_logit = None
         values = [self.reward(features)]
         if self.measure is not None:
-            measured = self.measure(features[..., : self.seen])
+            measured = self.measure(features[..., : self.telemetry_features])
             if self.has_off:
-                measured, off = measured[..., :-1], measured[..., -1]
+                measured, off_logit = measured[..., :-1], measured[..., -1]
             values.append(measured)
         values = torch.cat(values, -1).unflatten(-1, (len(self.regressed), self.width))
-        return Raw(values, self.proceed(features).squeeze(-1), off)
+        return Raw(values, self.continuation(features).squeeze(-1), off_logit)
 
-    def predict(self, features: Tensor) -> dict[str, Tensor]:
-        """Predictions (...) by name, in the data's units; CONTINUE and OFF are probabilities."""
+    def predict(self, features: Tensor) -> Predictions:
+        """Predictions (...) from latents (..., features), in the data's units."""
         raw = self(features)
         values = symexp(self._squashed(raw)) * self.std + self.mean
-        predicted = dict(zip(self.regressed, values.unbind(-1), strict=True))
-        predicted[CONTINUE] = torch.sigmoid(raw.proceed)
-        if raw.off is not None:
-            predicted[OFF] = torch.sigmoid(raw.off)
-        return predicted
+        reward, *telemetry = values.unbind(-1)
+        return Predictions(
+            reward=reward,
+            continue_prob=torch.sigmoid(raw.continue_logit),
+            telemetry=dict(zip(self.telemetry, telemetry, strict=True)),
+            off_prob=None if raw.off_logit is None else torch.sigmoid(raw.off_logit),
+        )
+
+    @property
+    def predicts_motion(self) -> bool:
+        """Whether there are heads for the car's motion (`MOTION`)."""
+        return set(MOTION) <= set(self.telemetry)
+
+    def squashed_motion(self, features: Tensor) -> Tensor:
+        """(..., 3), the motion (`MOTION`) predicted from latents, in squashed deviations."""
+        return self._squashed(self(features))[..., self._motion_places]
+
+    def squash_motion(self, motion: Tensor) -> Tensor:
+        """Motion (..., 3) in the data's units as squashed deviations."""
+        places = self._motion_places
+        return symlog((motion - self.mean[places]) / self.std[places])
 
     def motion(self, features: Tensor) -> Tensor:
-        """(..., 3), the motion (`MOTION`) read from latents, in standard deviations."""
-        places = [self.regressed.index(name) for name in MOTION]
-        return self._squashed(self(features))[..., places]
+        """(..., 3), the motion (`MOTION`) predicted from latents, in units, units and rad."""
+        places = self._motion_places
+        return symexp(self.squashed_motion(features)) * self.std[places] + self.mean[places]
+
+    @property
+    def _motion_places(self) -> list[int]:
+        return [self.regressed.index(name) for name in MOTION]
 
     def losses(self, features: Tensor, targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Loss (...) per head, in nats or squared standard deviations.
@@ -156,28 +157,27 @@ class Heads(nn.Module):
         targets: (...) by name, in the units of the data; CONTINUE and OFF are 0 or 1.
         """
         raw = self(features)
-        wanted = torch.stack([targets[name] for name in self.regressed], -1)
-        wanted = symlog((wanted - self.mean) / self.std)
+        target = torch.stack([targets[name] for name in self.regressed], -1)
+        target = symlog((target - self.mean) / self.std)
         if self.width > 1:
             log_probs = functional.log_softmax(raw.values, -1)
-            errors = -(two_hot(wanted, self._bins()) * log_probs).sum(-1)
+            errors = -(two_hot(target, self._bins()) * log_probs).sum(-1)
         else:
-            errors = 0.5 * (raw.values.squeeze(-1) - wanted).square()
+            errors = 0.5 * (raw.values.squeeze(-1) - target).square()
         losses = dict(zip(self.regressed, errors.unbind(-1), strict=True))
         logistic = functional.binary_cross_entropy_with_logits
-        losses[CONTINUE] = logistic(raw.proceed, targets[CONTINUE], reduction="none")
-        if raw.off is not None:
-            losses[OFF] = logistic(raw.off, targets[OFF], reduction="none")
+        losses[CONTINUE] = logistic(raw.continue_logit, targets[CONTINUE], reduction="none")
+        if raw.off_logit is not None:
+            losses[OFF] = logistic(raw.off_logit, targets[OFF], reduction="none")
         return losses
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(NamedTuple):
     """Outputs of the networks: values (..., regressed, width), logits (...)."""
 
     values: Tensor
-    proceed: Tensor
-    off: Tensor | None
+    continue_logit: Tensor
+    off_logit: Tensor | None
 
 
 def mlp(inputs: int, units: int, layers: int, outputs: int) -> nn.Sequential:

@@ -20,7 +20,7 @@ from probes.clips import ClipRule, find_clips, listing
 from probes.judge import camera_motion, follow
 from replay import DataSet
 from rssm import WorldModel, checkpoint
-from rssm.config import ModelConfig
+from rssm.config import HeadConfig, ModelConfig, RSSMConfig
 from rssm.data import Reader
 from tests.probes.recorded import record
 
@@ -39,8 +39,8 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def saved(root, tmp_path_factory):
     torch.manual_seed(0)
-    network = ModelConfig(channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16)
-    model = WorldModel(network, NAMES, True)
+    network = RSSMConfig(channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16)
+    model = WorldModel(ModelConfig(network, HeadConfig(NAMES, off_track=True)))
     model.heads.set_statistics(Reader(DataSet(root, "D", "train"), NAMES, True).statistics())
     path = tmp_path_factory.mktemp("model") / "toy.pt"
     checkpoint.save(path, model, {"dataset": "D"})

@@ -9,8 +9,8 @@ import torch
 import rssm
 from common.errors import UserError
 from rssm import checkpoint
-from rssm.model.world_model import WorldModel
-from tests.rssm.toys import DISCRETE, NETWORK, batch, model
+from rssm.world_model import WorldModel
+from tests.rssm.toys import DISCRETE, NETWORK, batch, config, model
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_loaded_model_is_the_saved_one(path):
     assert world.heads.std.tolist() == [2.0, 4.0, 6.0]
     rows, original = batch(), model()
     noise = original.core.latent.noise((2, 6), torch.Generator().manual_seed(0))
-    arguments = rows["observation"], rows["action"], rows["is_first"]
+    arguments = rows.observation, rows.action, rows.is_first
     one = original.observe(*arguments, noise=noise)
     other = world.observe(*arguments, noise=noise)
     assert (one.state.deter == other.state.deter).all()
@@ -39,12 +39,13 @@ def test_a_loaded_model_is_the_saved_one(path):
 @pytest.mark.parametrize("regression", ["symlog", "twohot"])
 def test_every_kind_of_model_survives(tmp_path, network, regression):
     torch.manual_seed(0)
-    world = WorldModel(network, ("yaw_rate",), False, regression)
+    world = WorldModel(config(network, ("yaw_rate",), False, regression=regression))
     checkpoint.save(tmp_path / "x.pt", world, {})
     back = rssm.load_world_model(tmp_path / "x.pt")
     features = torch.randn(3, network.deter + network.latent)
-    for name, value in world.heads.predict(features).items():
-        assert (back.heads.predict(features)[name] == value).all()
+    predicted = back.heads.predict(features).by_head()
+    for name, value in world.heads.predict(features).by_head().items():
+        assert (predicted[name] == value).all()
 
 
 def test_what_is_committed_has_half_the_size_and_the_same_predictions(tmp_path, path):
@@ -55,8 +56,9 @@ def test_what_is_committed_has_half_the_size_and_the_same_predictions(tmp_path, 
     stored = checkpoint.load(tmp_path / "small.pt")["weights"]
     assert {stored[name].dtype for name, _ in world.named_parameters()} == {torch.float16}
     features = torch.randn(3, NETWORK.deter + NETWORK.latent)
-    for name, value in world.heads.predict(features).items():
-        torch.testing.assert_close(small.heads.predict(features)[name], value, rtol=0.01, atol=0.01)
+    predicted = small.heads.predict(features).by_head()
+    for name, value in world.heads.predict(features).by_head().items():
+        torch.testing.assert_close(predicted[name], value, rtol=0.01, atol=0.01)
 
 
 def test_foreign_and_damaged_files_are_refused(tmp_path, path):
@@ -83,28 +85,39 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
         rssm.load_world_model(tmp_path / "x.pt")
 
 
-def test_a_warm_start_tells_every_weight_that_it_did_not_take(path):
+def test_a_warm_start_tells_every_weight_that_it_did_not_copy(path):
     torch.manual_seed(1)
     network = dataclasses.replace(NETWORK, head_units=24)
-    bigger = WorldModel(network, ("speed", "yaw_rate"), True)
+    bigger = WorldModel(config(network, ("speed", "yaw_rate"), True))
     before = {name: tensor.clone() for name, tensor in bigger.state_dict().items()}
     report = checkpoint.warm_start(bigger, path)
-    given, after = model().state_dict(), bigger.state_dict()
-    assert "core.gates.weight" in report.taken
-    assert all((after[name] == given[name]).all() for name in report.taken)
+    source, after = model().state_dict(), bigger.state_dict()
+    assert "core.gates.weight" in report.copied
+    assert all((after[name] == source[name]).all() for name in report.copied)
     assert any("heads.reward.0.weight (16, 20) (24, 20)" in line for line in report.mismatched)
     changed = {name for name in after if (after[name] != before[name]).any()}
-    assert changed <= set(report.taken)
+    assert changed <= set(report.copied)
     assert bigger.heads.mean.tolist() == [0, 0, 0]  # targets' statistics stay those of the data
     assert not report.missing and not report.unused
     lines = report.lines()
-    assert lines[0] == f"warm start: {len(report.taken)} weights taken"
+    assert lines[0] == f"warm start: {len(report.copied)} weights copied"
     assert len(lines) == 1 + len(report.mismatched)
 
 
 def test_a_warm_start_without_telemetry_heads_names_them(tmp_path):
     torch.manual_seed(0)
-    checkpoint.save(tmp_path / "e3.pt", WorldModel(NETWORK), {})
+    checkpoint.save(tmp_path / "e3.pt", WorldModel(config(telemetry=(), off=False)), {})
     report = checkpoint.warm_start(model(), tmp_path / "e3.pt")
     assert {name.split(".")[1] for name in report.missing} == {"measure"}
     assert not report.mismatched
+
+
+def test_a_checkpoint_of_the_first_format_is_read():
+    """P5.pt, which is committed, is of that format."""
+    content = torch.load("experiments/checkpoints/P5.pt", weights_only=True)
+    assert content["format"] == checkpoint.FIRST_FORMAT
+    world = rssm.load_world_model("experiments/checkpoints/P5.pt")
+    assert world.config.heads.telemetry == tuple(content["heads"]["telemetry"])
+    assert world.config.heads.off_track and world.about["dataset"] == "D4_main"
+    stored = content["weights"]["heads.proceed.3.bias"].float()
+    assert (world.heads.continuation[3].bias == stored).all()

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import distributions
 
-from rssm.imagination import imagine
-from rssm.model.core import State
+from rssm.data import Batch
+from rssm.model.core import Core, State
 from tests.rssm.toys import DISCRETE, NETWORK, batch, model
 
 NETWORKS = pytest.mark.parametrize("network", [NETWORK, DISCRETE], ids=["gaussian", "discrete"])
@@ -15,20 +15,20 @@ NETWORKS = pytest.mark.parametrize("network", [NETWORK, DISCRETE], ids=["gaussia
 
 def followed(world, rows, **changes):
     """States along the rows with fixed noise."""
-    rows = rows | changes
-    shape = tuple(rows["is_first"].shape)
+    rows = rows._replace(**changes)
+    shape = tuple(rows.is_first.shape)
     noise = world.core.latent.noise(shape, torch.Generator().manual_seed(7))
-    return world.observe(rows["observation"], rows["action"], rows["is_first"], noise=noise)
+    return world.observe(rows.observation, rows.action, rows.is_first, noise=noise)
 
 
 @NETWORKS
 def test_a_state_depends_on_its_own_and_earlier_actions_only(network):
     world, rows = model(network), batch(length=5)
-    rows["action"].requires_grad_()
+    rows.action.requires_grad_()
     observed = followed(world, rows)
     for t in range(5):
         (slope,) = torch.autograd.grad(
-            observed.state.deter[:, t].sum(), rows["action"], retain_graph=True
+            observed.state.deter[:, t].sum(), rows.action, retain_graph=True
         )
         reached = slope.abs().sum((0, 2)) > 0
         assert reached.tolist() == [k <= t for k in range(5)]
@@ -37,7 +37,7 @@ def test_a_state_depends_on_its_own_and_earlier_actions_only(network):
 @NETWORKS
 def test_the_prior_has_not_seen_the_frame_that_the_posterior_has(network):
     world, rows = model(network), batch(length=4)
-    changed = rows["observation"].clone()
+    changed = rows.observation.clone()
     changed[:, 2] = 255 - changed[:, 2]
     one, other = followed(world, rows), followed(world, rows, observation=changed)
     same = [(a == b).flatten(2).all(2).all(0) for a, b in (
@@ -52,14 +52,15 @@ def test_the_prior_has_not_seen_the_frame_that_the_posterior_has(network):
 def test_nothing_passes_the_first_row_of_an_episode(network):
     """Neither state nor the action of that row, which led to nothing (pytorch/rl#4128)."""
     world, rows = model(network), batch(length=5, first=[(0, 3)])
-    rows["action"].requires_grad_()
+    rows.action.requires_grad_()
     observed = followed(world, rows)
     late = observed.state.features[:, 3:].sum() + observed.prior[:, 3:].sum()
-    (slope,) = torch.autograd.grad(late, rows["action"])
+    (slope,) = torch.autograd.grad(late, rows.action)
     reached = slope.abs().sum(2) > 0
     assert reached[0].tolist() == [False, False, False, False, True]
     assert reached[1].tolist() == [True] * 5
-    alone = followed(world, {k: v[:, 3:] for k, v in batch(length=5, first=[(0, 3)]).items()})
+    late = Batch(rows.action[:, 3:], rows.is_first[:, 3:], {}, rows.observation[:, 3:])
+    alone = followed(world, late)
     torch.testing.assert_close(observed.state.deter[0, 3], alone.state.deter[0, 0])
 
 
@@ -67,7 +68,7 @@ def test_nothing_passes_the_first_row_of_an_episode(network):
 def test_early_frames_reach_late_states(network):
     """A rollout that does not carry its state would pass most other tests (pytorch/rl#3236)."""
     world, rows = model(network), batch(length=6)
-    changed = rows["observation"].clone()
+    changed = rows.observation.clone()
     changed[:, 0] = 255 - changed[:, 0]
     one, other = followed(world, rows), followed(world, rows, observation=changed)
     assert (one.state.deter[:, -1] != other.state.deter[:, -1]).any()
@@ -81,7 +82,7 @@ def test_following_in_two_parts_is_following_at_once(network):
     state, parts = None, []
     for part in (slice(0, 2), slice(2, 6)):
         seen = world.observe(
-            rows["observation"][:, part], rows["action"][:, part], rows["is_first"][:, part],
+            rows.observation[:, part], rows.action[:, part], rows.is_first[:, part],
             state=state, noise=noise[:, part],
         )  # fmt: skip
         state = State(seen.state.deter[:, -1], seen.state.stoch[:, -1])
@@ -92,7 +93,7 @@ def test_following_in_two_parts_is_following_at_once(network):
 def test_an_encoder_that_sees_change_knows_where_there_is_none():
     world = model(dataclasses.replace(NETWORK, see_change=True))
     rows = batch(length=5, first=[(1, 2)])
-    frames, is_first = rows["observation"], rows["is_first"]
+    frames, is_first = rows.observation, rows.is_first
     embedded = world.encode(frames, is_first)
     torch.testing.assert_close(embedded[:, 0], world.encode(frames[:, :1])[:, 0])
     torch.testing.assert_close(embedded[1, 2], world.encode(frames[1:, 2:3])[0, 0])
@@ -111,13 +112,13 @@ def test_imagination_continues_exactly_where_observation_stops(network):
     world, rows = model(network), batch(length=6)
     observed = followed(world, rows)
     state = State(observed.state.deter[:, 2], observed.state.stoch[:, 2])
-    future = imagine(world, state, rows["action"][:, 3:], sample=False)
+    future = world.imagine(state, rows.action[:, 3:], sample=False)
     torch.testing.assert_close(future.state.deter[:, 0], observed.state.deter[:, 3])
     torch.testing.assert_close(
         world.core.prior(future.state.deter[:, 0]), observed.prior[:, 3], rtol=1e-4, atol=1e-5
     )
     assert future.state.deter.shape == (2, 3, 16)
-    assert (future.actions == rows["action"][:, 3:]).all()
+    assert (future.actions == rows.action[:, 3:]).all()
 
 
 @NETWORKS
@@ -126,27 +127,74 @@ def test_imagination_feeds_its_latents_back(network):
     world, rows = model(network), batch()
     state = followed(world, rows).state
     state = State(state.deter[:, 0].requires_grad_(), state.stoch[:, 0].detach().requires_grad_())
-    future = imagine(world, state, rows["action"][:, 1:], sample=False)
-    last = future.predictions["speed"][:, -1].sum()
+    future = world.imagine(state, rows.action[:, 1:], sample=False)
+    last = future.telemetry["speed"][:, -1].sum()
     slopes = torch.autograd.grad(last, state, allow_unused=True)
     assert all(slope is not None and slope.abs().sum() > 0 for slope in slopes)
 
 
-def test_a_policy_acts_on_the_state_before_the_step():
+class Counting:
+    """A policy with a memory: the action is the state and the number of its own decisions."""
+
+    def initial(self, n):
+        return torch.zeros(n)
+
+    def act(self, carry, observation, is_first, deterministic):
+        self.calls = [*getattr(self, "calls", []), (observation, is_first, deterministic)]
+        carry = torch.where(is_first, torch.zeros_like(carry), carry) + 1
+        return torch.cat((observation.deter[:, :2], carry[:, None]), -1), carry
+
+
+@NETWORKS
+def test_a_policy_acts_on_the_state_before_the_step_and_keeps_its_carry(network):
+    world, rows = model(network), batch()
+    state = followed(world, rows).state
+    state = State(state.deter[:, 2], state.stoch[:, 2])
+    policy = Counting()
+    future = world.imagine(state, policy, 4, sample=False, deterministic=True)
+    assert policy.calls[0][0] is state is future.start
+    torch.testing.assert_close(future.actions[:, 0, :2], state.deter[:, :2])
+    for t in range(1, 4):
+        torch.testing.assert_close(future.actions[:, t, :2], future.state.deter[:, t - 1, :2])
+    assert future.actions[0, :, 2].tolist() == [1, 2, 3, 4] and future.carry.tolist() == [4, 4]
+    assert [bool(first.all()) for _, first, _ in policy.calls] == [True, False, False, False]
+    assert all(deterministic for _, _, deterministic in policy.calls)
+    last = State(*(part[:, -1] for part in future.state))
+    on = world.imagine(last, policy, 2, sample=False, carry=future.carry)
+    assert on.actions[0, :, 2].tolist() == [5, 6]
+    whole = world.imagine(state, policy, 6, sample=False)
+    torch.testing.assert_close(whole.state.deter[:, 4:], on.state.deter)
+
+
+def test_a_policy_learns_through_the_imagined_future():
+    world, rows = model(), batch()
+    state = followed(world, rows).state
+    state = State(state.deter[:, 2].detach(), state.stoch[:, 2].detach())
+    weight = torch.zeros(16, 3, requires_grad=True)
+
+    class Linear(Counting):
+        def act(self, carry, observation, is_first, deterministic):
+            return observation.deter @ weight, carry
+
+    future = world.imagine(state, Linear(), 3)
+    (slope,) = torch.autograd.grad(future.reward[:, -1].sum(), weight)
+    assert slope.abs().sum() > 0
+
+
+def test_a_future_has_its_start_and_pixels_only_when_asked():
     world, rows = model(), batch()
     state = followed(world, rows).state
     state = State(state.deter[:, 2], state.stoch[:, 2])
-    seen = []
-
-    def policy(now):
-        seen.append(now)
-        return now.deter[:, :3]
-
-    future = imagine(world, state, policy, 4, sample=False)
-    assert seen[0] is state
-    torch.testing.assert_close(future.actions[:, 0], state.deter[:, :3])
-    for t in range(1, 4):
-        torch.testing.assert_close(future.actions[:, t], future.state.deter[:, t - 1, :3])
+    future = world.imagine(state, rows.action[:, 3:], sample=False)
+    assert future.frames is None and future.carry is None
+    assert (future.states.deter[:, 0] == state.deter).all()
+    assert (future.states.stoch[:, 1:] == future.state.stoch).all()
+    assert future.reward.shape == future.continue_prob.shape == (2, 3)
+    assert ((future.continue_prob > 0) & (future.continue_prob < 1)).all()
+    assert future.telemetry.keys() == {"speed", "steer"} and future.off_prob.shape == (2, 3)
+    shown = world.imagine(state, rows.action[:, 3:], sample=False, pixels=True)
+    assert (shown.frames == world.decode(shown.state)).all()
+    assert shown.frames.shape == (2, 3, 96, 96, 3)
 
 
 @pytest.mark.parametrize("horizon", [0, 6])
@@ -154,9 +202,9 @@ def test_a_horizon_beyond_the_actions_is_refused(horizon):
     world, rows = model(), batch()
     state = world.core.initial(2)
     with pytest.raises(ValueError, match="horizon is 1 to 5"):
-        imagine(world, state, rows["action"][:, 1:], horizon)
+        world.imagine(state, rows.action[:, 1:], horizon)
     with pytest.raises(ValueError, match="needs a horizon"):
-        imagine(world, state, lambda now: now.deter[:, :3])
+        world.imagine(state, Counting())
 
 
 def test_the_gaussian_is_torchs():
@@ -203,26 +251,7 @@ def test_a_discrete_sample_passes_its_gradient_straight_through():
     torch.testing.assert_close(straight, expected)
 
 
-def test_extra_inputs_are_taken_only_where_the_core_has_them():
-    world, rows = model(), batch()
-    with pytest.raises(ValueError, match="no extra inputs"):
-        world.observe(
-            rows["observation"], rows["action"], rows["is_first"], extra=torch.zeros(2, 6, 3)
-        )
-    torch.manual_seed(0)
-    from rssm.model.world_model import WorldModel
-
-    posed = WorldModel(NETWORK, extra=3)
-    state = posed.core.initial(2)
-    action = rows["action"][:, 0]
-    moved = posed.core.step(state, action, torch.ones(2, 3))
-    assert (moved != posed.core.step(state, action, torch.zeros(2, 3))).any()
-    with pytest.raises(ValueError, match="3 extra inputs"):
-        posed.core.step(state, action)
-
-
 def test_the_gaussian_begins_as_wide_as_configured():
-    from rssm.model.core import Core
 
     network = dataclasses.replace(NETWORK, hidden=256, first_std=0.3)
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ import rssm
 from common.errors import ConfigError, UserError
 from common.files import read_json, read_jsonl, write_json
 from rssm import checkpoint
-from rssm.config import ModelConfig, OptimiserConfig
+from rssm.config import DecoderConfig, OptimiserConfig
 from rssm.data import DataConfig
 from rssm.training_run import WorldModelTrainConfig, train
 from tests.rssm.toys import counting_data
@@ -51,12 +51,12 @@ def killed_and_resumed(root, out, moment, *more):
     """A run killed with -9 in the update after `moment`, and what resuming it printed."""
     script = (
         "import os, signal, train_world_model\n"
-        "from rssm.training import Training\n"
-        "step = Training.optimizer_step\n"
-        "def deadly(self, *rest):\n"
-        "    step(self, *rest)\n"
+        "from rssm.training import Trainer\n"
+        "train_once = Trainer.train_once\n"
+        "def deadly(self):\n"
+        "    train_once(self)\n"
         f"    if self.update == {moment} + 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Training.optimizer_step = deadly\n"
+        "Trainer.train_once = deadly\n"
         "train_world_model.main()\n"
     )
     killed = run(root, out, *more, program=[sys.executable, "-c", script])
@@ -102,7 +102,7 @@ def test_a_run_leaves_its_records(finished, root):
     assert world.about["updates"] == 6 and world.about["dataset"] == "D"
     assert world.heads.telemetry == ("speed", "steer") and world.heads.has_off
     last = torch.load(path / "checkpoints" / "last.pt", weights_only=True)
-    assert 0 < last["training"]["seconds"] < read_json(path / "result.json")["seconds"]
+    assert 0 < last["training"]["session"]["seconds"] < read_json(path / "result.json")["seconds"]
 
 
 def test_the_same_seed_gives_the_same_weights(finished, root, tmp_path):
@@ -178,7 +178,7 @@ def test_a_run_killed_while_the_heads_are_fitted_is_finished_by_resuming(finishe
 
 def test_heads_that_the_decoder_draws_from_are_not_fitted_anew():
     with pytest.raises(ValueError, match=r"readout.updates=0"):
-        WorldModelTrainConfig(network=ModelConfig(decode_motion=True))
+        WorldModelTrainConfig(decoder=DecoderConfig(motion=True))
 
 
 def test_accumulation_is_the_whole_batch(finished, root, tmp_path):
@@ -275,15 +275,16 @@ def test_what_is_wrong_is_said(finished, root, tmp_path):
 
 BROKEN = """\
 import torch, train_world_model
-from rssm.training import Training
+from rssm.training import Trainer
 
-honest = Training.training_step
+honest = Trainer.pass_loss
 
 def broken(self, batch, number):
-    loss = honest(self, batch, number)
-    return loss * float("nan") if self.update in {updates} else loss
+    losses = honest(self, batch, number)
+    factor = float("nan") if self.update in {updates} else 1.0
+    return losses._replace(total=losses.total * factor)
 
-Training.training_step = broken
+Trainer.pass_loss = broken
 train_world_model.main()
 """
 

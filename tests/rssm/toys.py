@@ -8,13 +8,14 @@ import numpy as np
 import torch
 
 from replay import Attributes, DataSet, Episode, ShardWriter
-from rssm.config import ModelConfig
-from rssm.model.world_model import WorldModel
+from rssm.config import HeadConfig, ModelConfig, RSSMConfig
+from rssm.data import Batch
+from rssm.world_model import WorldModel
 
-NETWORK = ModelConfig(
+NETWORK = RSSMConfig(
     channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16, min_std=0.05
 )  # fmt: skip
-DISCRETE = ModelConfig(channels=(4, 8), deter=16, stoch=4, classes=3, hidden=16, head_units=16)
+DISCRETE = RSSMConfig(channels=(4, 8), deter=16, stoch=4, classes=3, hidden=16, head_units=16)
 TELEMETRY = ("speed", "progress_delta", "steer", "yaw_rate", "corner_angle", "lateral_offset")
 
 ATTRIBUTES = Attributes(
@@ -28,17 +29,25 @@ ATTRIBUTES = Attributes(
 )
 
 
-def model(network: ModelConfig = NETWORK, telemetry=("speed", "steer"), off=True) -> WorldModel:
+def config(
+    network: RSSMConfig = NETWORK, telemetry=("speed", "steer"), off=True, **options
+) -> ModelConfig:
+    regression = options.pop("regression", "symlog")
+    heads = HeadConfig(telemetry, off_track=off, regression=regression)
+    return ModelConfig(network, heads, **options)
+
+
+def model(network: RSSMConfig = NETWORK, telemetry=("speed", "steer"), off=True) -> WorldModel:
     torch.manual_seed(0)
-    made = WorldModel(network, telemetry, off)
+    made = WorldModel(config(network, telemetry, off))
     with torch.no_grad():
         for parameter in made.parameters():  # zero-initialised outputs would hide every gradient
             parameter.add_(0.05 * torch.randn_like(parameter))
     return made
 
 
-def batch(rows: int = 2, length: int = 6, seed: int = 0, first=()) -> dict[str, torch.Tensor]:
-    """Random rows for `WorldModel.loss`; `first` lists (window, row) that begin an episode."""
+def batch(rows: int = 2, length: int = 6, seed: int = 0, first=()) -> Batch:
+    """Random rows for a loss; `first` lists (window, row) that begin an episode."""
     generator = torch.Generator().manual_seed(seed)
     shape = (rows, length)
     numbers = {
@@ -52,7 +61,7 @@ def batch(rows: int = 2, length: int = 6, seed: int = 0, first=()) -> dict[str, 
         is_first[place] = True
     frames = torch.randint(0, 256, (*shape, 96, 96, 3), dtype=torch.uint8, generator=generator)
     actions = torch.rand(*shape, 3, generator=generator)
-    return numbers | {"observation": frames, "action": actions, "is_first": is_first}
+    return Batch(actions, is_first, numbers, frames)
 
 
 def counting_episode(number: int, length: int, rng: np.random.Generator) -> Episode:

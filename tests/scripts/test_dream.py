@@ -7,7 +7,7 @@ import torch
 
 from replay import DataSet
 from rssm import WorldModel, checkpoint
-from rssm.config import ModelConfig
+from rssm.config import HeadConfig, ModelConfig, RSSMConfig
 from rssm.data import Reader
 from tests.commands import command, last_line
 from tests.probes.recorded import record
@@ -21,8 +21,8 @@ def place(tmp_path_factory):
     place = tmp_path_factory.mktemp("place")
     record(place / "data", "PROBE", "probe", 800)
     torch.manual_seed(0)
-    network = ModelConfig(channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16)
-    model = WorldModel(network, ("speed",), False)
+    network = RSSMConfig(channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16)
+    model = WorldModel(ModelConfig(network, HeadConfig(("speed",), off_track=False)))
     reader = Reader(DataSet(place / "data", "PROBE", "probe"), ("speed",), False)
     model.heads.set_statistics(reader.statistics())
     checkpoint.save(place / "run" / "checkpoints" / "final.pt", model, {})
