@@ -1,9 +1,9 @@
-"""Known ways in which a driver goes wrong, as typed results.
+"""Known ways in which a driver fails, each as a check with a typed result.
 
-Every check looks at a few numbers, those of one row of metrics or of an evaluation, and says what
-it saw. They are hints to the person at the screen and, in metrics.jsonl and eval.json, to programs
-that screen runs. The limits leave alone what training looks like before it has learned anything:
-a car that wobbles off the road at its first bend, slowly, and is reset.
+A check reads a few numbers, from one row of metrics or from an evaluation. Its result warns the
+person at the screen. It also goes into metrics.jsonl and eval.json, for programs that screen runs.
+The limits are wide enough for a driver that has not learned anything yet: its car wobbles slowly
+off the road at the first bend and is reset.
 """
 
 import math
@@ -21,35 +21,36 @@ from envs.racing.sim.dynamics import DT
 SATURATED = 0.95
 
 STEERING_COLLAPSE = 0.9
-"""Share of decisions at one and the same steering lock. No track is taken so: in healthy training
-it stays near 0, and a driver that weaves from lock to lock has half on either side."""
+"""Share of decisions with the wheel at the same lock. No track can be driven like this. In healthy
+training the share is near 0, and a driver that weaves from lock to lock has half on each side."""
 THROTTLE_SATURATION = 0.95
-"""Share of decisions at full gas, if the brake is used in fewer than `BRAKE_UNUSED` of them. On the
-tracks here every bend asks for lifting or braking; healthy training stays near 0."""
+"""Share of decisions at full gas, if the brake is used in fewer than `BRAKE_UNUSED` of them. Every
+bend of these tracks needs less gas or the brake, so in healthy training the share is near 0."""
 BRAKE_UNUSED = 0.005
 OFF_TRACK_HACKING = 0.5
-"""Share of ticks with all wheels off the road, if the reward pays for them. Young drivers exceed it
-(0.7 in the first rollouts), so what was paid decides: see `_off_track_hacking`."""
+"""Share of ticks with all wheels off the road, if the reward pays for them. New drivers exceed it
+too (0.7 in the first rollouts), so the reward decides: see `_off_track_hacking`."""
 GRASS_LAPS = 0.2
-"""Laps of progress beyond those of the tiles that were touched. Twice what the 100 points that
-leaving the playfield costs can hide."""
+"""Laps of progress beyond the laps' worth of tiles that were touched. Leaving the playfield costs
+100 points, which looks like 0.1 laps; the limit is twice that."""
 CIRCLING = 0.25
-"""Progress along the road per distance driven: 0.9 to 1.3 (see `LONGEST_LAP`) for who follows the
-road. A young driver, who leaves it straight on, has 0.1 as well: hence `STEADY_STEER`."""
+"""Progress along the road per distance: 0.9 to 1.3 (see `LONGEST_LAP`) for a car that follows the
+road. A new driver that leaves it straight ahead has 0.1 as well, hence `STEADY_STEER`."""
 STEADY_STEER = 0.3
-"""Root mean square of the steering command averaged over a stream's rollout or over a track. Noise
-averages out and bends alternate: young and healthy drivers stay below 0.05, or 0.2 where a rollout
-has only a few decisions. A third of full lock, held for seconds, turns the car round and round."""
+"""Root mean square of the mean steering command, over the rollouts of streams or over tracks. Noise
+averages out and bends alternate, so new and healthy drivers stay below 0.05 (0.2 where a rollout
+has few decisions). A third of full lock, held for seconds, turns the car in circles."""
 STANDING = 20.0
-"""Units driven per episode, four lengths of the car, below which circling is not measured."""
+"""Units per episode, four lengths of the car; circling is not measured for a shorter distance."""
 ENTROPY_COLLAPSE = 0.03
-"""Widest standard deviation of u, the action before tanh; 0.03 moves the steering by at most 3% of
-its way to the lock. A budget's planned end is `log_std_final`, by default 0.08. (The density's
-entropy says less: it also falls when tanh saturates.)"""
+"""Largest standard deviation of u, the action before tanh; 0.03 moves the steering by at most 3% of
+its way to the lock. Training ends by plan at `log_std_final`, by default 0.08. (The entropy of the
+action says less, because it also falls when tanh saturates.)"""
 
 LONGEST_LAP = 366 * 3.5
-"""Units; the most tiles of a CarRacing track times their length. The length of the very track is
-in no row, so the ratio of progress to distance is an upper bound and circling never overstated."""
+"""Units: the largest number of tiles of a CarRacing track times their length. Rows do not hold the
+length of their track. With the longest one the ratio of progress to distance is an upper bound, so
+no driver is accused of circling for the length of its track."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Diagnosis:
     Attributes:
         name: of the failure.
         failed: whether the driver shows it.
-        value: the number that shows it; None where it was not measured, and then `failed` is False.
-        limit: what `value` lies beyond in a driver that fails.
+        value: the number that shows it. None if it was not measured; then `failed` is False.
+        limit: a driver fails if `value` is beyond it.
         message: what the failure means.
     """
 
@@ -107,8 +108,8 @@ def steady_steer(steer: Tensor, active: Tensor) -> float:
 def diagnose(row: Mapping[str, Any]) -> list[Diagnosis]:
     """Every check on a row of metrics: always the same list, in the same order.
 
-    Reads `action/...`, `episode/...`, `reward/...` and `ppo/...`; what is absent, None or not a
-    number is not measured.
+    Reads `action/...`, `episode/...`, `reward/...` and `ppo/...`. A number that is absent, None or
+    NaN is not measured.
     """
     return [
         _steering_collapse(row),
@@ -149,7 +150,7 @@ def diagnose_evaluation(evaluation: Evaluation) -> list[Diagnosis]:
 
 
 def as_metrics(diagnoses: Iterable[Diagnosis]) -> dict[str, float]:
-    """`diagnostics/<name>` is 1 where the driver fails and 0 where not, `..._value` the number.
+    """`diagnostics/<name>` (1 if the driver fails, else 0) and `diagnostics/<name>_value`.
 
     A check that was not measured has neither.
     """
@@ -179,16 +180,16 @@ def _throttle_saturation(row: Mapping[str, Any]) -> Diagnosis:
 
 
 def _off_track_hacking(row: Mapping[str, Any]) -> Diagnosis:
-    """Off the road most of the time, and paid for it.
+    """Off the road most of the time, and rewarded for it.
 
-    Either by terms other than those for getting on along the road, or by progress that was made on
-    the grass beside it, where no tile is touched. CarRacing's own return counts the tiles.
+    The reward comes either from terms that do not pay for progress, or from progress on the grass
+    beside the road. No tile is touched there, so CarRacing's native return shows the difference.
     """
     total, off = _get(row, "reward/total"), _get(row, "episode/off_track_rate")
-    getting_on = sum(row.get(f"reward/{name}") or 0.0 for name in ("tile", "progress", "finish"))
+    for_progress = sum(row.get(f"reward/{name}") or 0.0 for name in ("tile", "progress", "finish"))
     tiles = (_get(row, "episode/native_return") + 0.1 * _get(row, "episode/length")) / 1000
     on_grass = _get(row, "episode/progress") - tiles
-    paid = total - getting_on > 0 or (total > 0 and on_grass > GRASS_LAPS)
+    paid = total - for_progress > 0 or (total > 0 and on_grass > GRASS_LAPS)
     share = math.nan if math.isnan(total) else off
     return _diagnosis(
         "off_track_hacking", share > OFF_TRACK_HACKING and paid, share, OFF_TRACK_HACKING,
@@ -197,11 +198,11 @@ def _off_track_hacking(row: Mapping[str, Any]) -> Diagnosis:
 
 
 def _circling(row: Mapping[str, Any]) -> Diagnosis:
-    driven = _get(row, "episode/mean_speed") * _get(row, "episode/length") * DT
+    distance = _get(row, "episode/mean_speed") * _get(row, "episode/length") * DT
     steady = _get(row, "action/steady_steer")
     ratio = math.nan
-    if driven > STANDING and not math.isnan(steady):
-        ratio = _get(row, "episode/progress") * LONGEST_LAP / driven
+    if distance > STANDING and not math.isnan(steady):
+        ratio = _get(row, "episode/progress") * LONGEST_LAP / distance
     return _diagnosis(
         "circling", ratio < CIRCLING and steady > STEADY_STEER, ratio, CIRCLING,
         "the car drives in circles and gets nowhere",

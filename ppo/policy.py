@@ -27,7 +27,7 @@ def pixel_shape(spec: ObservationSpec) -> tuple[int, int, int]:
 def to_pixels(observations: np.ndarray | Tensor, spec: ObservationSpec) -> Tensor:
     """A batch of uint8 observations (n, *spec.shape) as (n, height, width, channels).
 
-    Channels last because it is what the convolutions are fastest in; a view wherever possible.
+    Convolutions are fastest with channels last. The result is a view wherever possible.
     """
     x = torch.as_tensor(observations)
     if spec.grey:
@@ -38,8 +38,8 @@ def to_pixels(observations: np.ndarray | Tensor, spec: ObservationSpec) -> Tenso
 
 
 class Decision(NamedTuple):
-    """What the policy did for a batch: u (its controls before squashing), action (steer, gas,
-    brake), log density of the controls, value."""
+    """The policy's output for a batch: u (controls before squashing), action (steer, gas, brake),
+    log density of the controls, and value."""
 
     u: Tensor
     action: Tensor
@@ -50,9 +50,9 @@ class Decision(NamedTuple):
 class ActorCritic(nn.Module):
     """A shared convolutional encoder, then MLPs for policy and value (`config.heads`).
 
-    Pixels are uint8 (n, height, width, channels). `controls` names what is decided, in order, with
-    its bounds. The convolutions may run under autocast; everything after them is float32, because a
-    probability ratio does not survive bfloat16.
+    Pixels are uint8 (n, height, width, channels). `controls` has the names of the policy's outputs,
+    in order, with their bounds. The convolutions may run under autocast. Everything after them is
+    float32, because bfloat16 is too coarse for a probability ratio.
     """
 
     def __init__(self, spec: ObservationSpec, config: PolicyConfig) -> None:

@@ -1,8 +1,8 @@
 """Collecting experience: a buffer over streams, and the loop that fills it.
 
-A stream is one agent's slot in one environment, n_streams = n_envs x num_agents; every array is
-(num_steps, n_streams, ...). A row whose slot had already ended when it was written is inactive:
-it carries no experience and is left out of every sum.
+A stream is one agent's slot in one environment, n_streams = n_envs x num_agents. Every array is
+(num_steps, n_streams, ...). A row is inactive if its agent had already ended before it: it holds no
+experience and counts in no sum.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class RolloutBuffer:
         self._finals.clear()
 
     def add_final(self, step: int, stream: int, pixels: Tensor) -> None:
-        """Keep the last real observation of a row that was truncated, to bootstrap from."""
+        """Keep the final observation of a truncated episode: its value is bootstrapped from it."""
         self._finals.append((step, stream, pixels))
 
     def next_values(self, value_fn: Callable[[Tensor], Tensor], last_pixels: Tensor) -> Tensor:
@@ -139,16 +139,16 @@ class RolloutCollector:
     def reset(self, seed: int | None = None) -> None:
         """Start every stream afresh."""
         observations, info = self.env.reset(seed=seed)
-        self.pixels = self._own(observations)
+        self.pixels = self._copied(observations)
         self.active = _active(info, self.buffer.n_streams)
 
     def resume(self, observations: np.ndarray, active: Tensor) -> None:
-        """Go on from a restored environment's observations and active slots."""
-        self.pixels, self.active = self._own(observations), active
+        """Continue from a restored environment's observations and active slots."""
+        self.pixels, self.active = self._copied(observations), active
 
     @torch.inference_mode()
     def collect(self) -> RolloutStats:
-        """Fill the buffer with one rollout, going on from where the last one stopped."""
+        """Fill the buffer with one rollout, from where the last one stopped."""
         if self.pixels is None:
             self.reset()
         buffer, stats, terms = self.buffer, RolloutStats(), {}
@@ -170,7 +170,7 @@ class RolloutCollector:
             buffer.done[t] = torch.from_numpy(done)
             active = self.active.numpy()
             for stream in np.flatnonzero(truncated & ~ended & active):
-                final = self._own(info["final_obs"][stream][None])
+                final = self._copied(info["final_obs"][stream][None])
                 buffer.add_final(t, int(stream), final[0])
             if done.any():
                 stats.episodes += _episodes(info, active)
@@ -178,7 +178,7 @@ class RolloutCollector:
                 terms[name] = terms.get(name, 0.0) + values * active
             stats.decisions += int(active.sum())
             stats.ticks += int(info["ticks"].sum())
-            self.pixels = self._own(observations)
+            self.pixels = self._copied(observations)
             self.active = _active(info, buffer.n_streams)
         stats.reward = float(buffer.reward.sum())
         stats.reward_terms = {name: float(np.sum(values)) for name, values in terms.items()}
@@ -199,7 +199,7 @@ class RolloutCollector:
         # Drawn on the CPU, so that a seed means the same on every device.
         return torch.randn(shape, generator=self.generator).to(self.device)
 
-    def _own(self, observations: np.ndarray) -> Tensor:
+    def _copied(self, observations: np.ndarray) -> Tensor:
         """A copy on the training device: the environment overwrites its buffer in the next step."""
         pixels = to_pixels(observations, self.spec)
         return pixels.to(self.device, memory_format=torch.contiguous_format, copy=True)

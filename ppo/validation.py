@@ -1,8 +1,8 @@
 """Validation beside training: snapshots of the policy, judged in a process of its own.
 
-The trainer hands over a copy of the weights and goes on; the verdict comes back some updates later
-and belongs to the snapshot, so which checkpoint is the best does not depend on timing. Snapshots
-that are still waiting go into last.pt and are judged again after a resume.
+The trainer hands over a copy of the weights and continues. The verdict comes back some updates
+later and belongs to the snapshot, so which checkpoint is the best does not depend on timing.
+Snapshots that still wait are saved in last.pt and judged again after a resume.
 """
 
 import multiprocessing
@@ -45,8 +45,8 @@ class Snapshot:
 class Validation:
     """Judges snapshots in the order in which they were submitted.
 
-    With `background` in another process, at the lowest priority and on one thread, so that
-    training loses little; else at once, in `submit`.
+    With `background` it runs in another process, at the lowest priority and on one thread, so that
+    training loses little. Without, `submit` judges at once.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Validation:
         self._connection: Connection | None = None
 
     def submit(self, snapshot: Snapshot) -> None:
-        """Queue `snapshot`; waits while MAX_WAITING others are still to be judged."""
+        """Queue `snapshot`; blocks while MAX_WAITING others are not judged yet."""
         while len(self.waiting) - len(self._verdicts) >= MAX_WAITING:
             self._receive()
         self.waiting.append(snapshot)
@@ -77,7 +77,7 @@ class Validation:
             raise self._died() from None
 
     def judged(self, wait: bool = False) -> list[tuple[Snapshot, Mapping[str, Any]]]:
-        """Snapshots whose verdict has come since the last call, each with its summary.
+        """Snapshots judged since the last call, each with its summary.
 
         With `wait`, all that were submitted. Raises `UserError` if the process has died.
         """
@@ -88,7 +88,7 @@ class Validation:
         return [(self.waiting.popleft(), self._verdicts.popleft()) for _ in list(self._verdicts)]
 
     def close(self) -> None:
-        """End the process; what it has not judged is forgotten."""
+        """End the process, whatever it has not judged yet."""
         if self._process is not None:
             self._connection.close()
             self._process.terminate()

@@ -137,8 +137,8 @@ def collect(
         telemetry: names that must be in every `info` (and `final_info`).
         length: rows after which an episode is cut. It is not marked as ended, and its environment
             is reset by `options={"reset_mask": ...}`. None records to the end.
-        warmup: steps, at most, that are driven before recording begins. It is drawn for every
-            episode, so that recordings do not all show the standing start.
+        warmup: at most so many steps pass before recording begins. Their number is drawn for every
+            episode, so that not all recordings show the standing start.
         seed: of the warm-ups, and of what the policy draws.
         progress: called with the number of rows so far after every step.
 
@@ -183,8 +183,8 @@ def collect(
             planned += targets[i]
         if all(recorder is None for recorder in recorders) and rows >= frames:
             return Collected(rows, episodes)
-        seen = select_observation(policy.spec, observation, info)
-        actions, carry = policy.act(carry, seen, is_first)
+        observed = select_observation(policy.spec, observation, info)
+        actions, carry = policy.act(carry, observed, is_first)
         actions = np.array(actions, np.float32)
         observation, reward, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)

@@ -18,6 +18,7 @@ from common.keyboard import KeyboardDriver, open_window
 from common.rl.controls import Recorded
 from common.rl.policy import Policy
 from common.runs import Run, timestamped
+from common.telemetry import ACTION
 
 if TYPE_CHECKING:
     from rssm import State, WorldModel
@@ -42,22 +43,22 @@ SCRIPTS: dict[str, tuple[tuple[int, tuple[float, float, float]], ...]] = {
 """Ticks and steer, gas, brake of each part."""
 
 LABELS = {"steer": "wheel angle (rad)"}
-"""Predictions whose own name would be mistaken for an action's."""
+"""Labels for predictions whose names are also names of actions."""
 
 
 @dataclass
 class Settings:
     checkpoint: str = field(metadata={"help": "of a world model: a file or a run"})
     data_root: str = field(default="data", metadata={"help": "where the data sets are"})
-    dataset: str = field(default="PROBE", metadata={"help": "what the first second is taken from"})
-    split: str = field(default="probe", metadata={"help": "of it"})
+    dataset: str = field(default="PROBE", metadata={"help": "the data set of the first second"})
+    split: str = field(default="probe", metadata={"help": "of the data set"})
     start: int = field(default=0, metadata={"help": "episode to begin with"})
     film: bool = field(default=False, metadata={"help": "a scripted dream, without a screen"})
     script: str = field(default="slalom", metadata={"help": ", ".join(SCRIPTS)})
     sample: bool = field(
         default=True, metadata={"help": "draw the state from the prior; false takes its mode"}
     )
-    seed: int = field(default=0, metadata={"help": "of what is drawn"})
+    seed: int = field(default=0, metadata={"help": "of the random draws"})
     quick: bool = field(default=False, metadata={"help": f"{QUICK_TICKS} ticks"})
     run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
     name: str = field(default="", metadata={"help": "name of the run directory"})
@@ -148,6 +149,18 @@ class Dream:
         self.is_first, self.action = False, np.asarray(action, np.float32)
 
 
+def column(dream: Dream) -> list[str]:
+    """The lines beside the frame: the action, and what the model predicts."""
+    action = dict(zip(ACTION, dream.action, strict=True))
+    lines = ["ACTION", *(f"{name}  {value:+.2f}" for name, value in action.items())]
+    if dream.predictions:
+        lines += ["", "THE MODEL PREDICTS"]
+        lines += [
+            f"{LABELS.get(name, name)}  {value:.3g}" for name, value in dream.predictions.items()
+        ]
+    return lines
+
+
 def picture_of(frame: np.ndarray, dream: Dream, heading: str) -> np.ndarray:
     """(H, W, 3) uint8: the frame, enlarged, with the action and the predictions beside it."""
     import cv2
@@ -155,15 +168,7 @@ def picture_of(frame: np.ndarray, dream: Dream, heading: str) -> np.ndarray:
     size = frame.shape[0] * SCALE
     picture = np.full((size, size + 260, 3), 250, np.uint8)
     picture[:, :size] = cv2.resize(frame, (size, size), interpolation=cv2.INTER_NEAREST)
-    action = dict(zip(("steer", "gas", "brake"), dream.action, strict=True))
-    # The action's steer is the command and the model's is the angle of the wheels.
-    lines = [heading, "", "ACTION", *(f"{name}  {value:+.2f}" for name, value in action.items())]
-    if dream.predictions:
-        lines += ["", "THE MODEL PREDICTS"]
-        lines += [
-            f"{LABELS.get(name, name)}  {value:.3g}" for name, value in dream.predictions.items()
-        ]
-    for i, text in enumerate(lines):
+    for i, text in enumerate([heading, "", *column(dream)]):
         cv2.putText(picture, text, (size + 14, 30 + 24 * i), cv2.FONT_HERSHEY_SIMPLEX, 0.46,
                     (40, 40, 40), 1, cv2.LINE_AA)  # fmt: skip
     return picture

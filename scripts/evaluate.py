@@ -15,8 +15,7 @@ DESCRIPTION = """Drive a policy on fixed tracks, deterministically, and measure 
     python scripts/evaluate.py checkpoint=runs/ppo/<run>/checkpoints/best.pt
     python scripts/evaluate.py checkpoint=... env=gymnasium_carracing seeds=0-99
 
-Every mean comes with its 95% interval over tracks. Writes eval.json into a run directory of its
-own."""
+Every mean comes with its 95% interval over tracks. Writes eval.json into a new run directory."""
 
 
 @dataclass

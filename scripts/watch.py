@@ -16,8 +16,8 @@ DESCRIPTION = """Film a policy: the large view, the pixels that it sees, its act
     python scripts/watch.py checkpoint=runs/ppo/<run> track_seed=3
     python scripts/watch.py env=gymnasium_carracing out=drive.mp4
 
-The policy acts deterministically, by the evaluator's rules. The video goes into a run directory of
-its own unless `out` says where."""
+The policy acts deterministically, by the evaluator's rules. The video goes into a new run directory
+unless `out` says where."""
 
 CHECKPOINT = ROOT / "experiments" / "checkpoints" / "race.pt"
 """The driver that comes with the repository."""

@@ -231,13 +231,13 @@ class _World(Protocol):
         max_ticks: of a drive.
         observation: (n, *spec.shape).
         active: (n,) bool, drives that have not ended.
-        ticks: driven so far, by every car or by (n,).
+        ticks: so far, of every car that has not ended.
     """
 
     max_ticks: int
     observation: np.ndarray
     active: np.ndarray
-    ticks: np.ndarray | int
+    ticks: int
 
     def step(self, action: np.ndarray) -> None:
         """Hold actions (n, 3) for one decision."""

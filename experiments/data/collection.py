@@ -27,10 +27,10 @@ from replay.schema import DIRECTIONS, Attributes
 from replay.shards import ShardWriter
 
 WORLDS = 16
-"""Cars that are driven at a time."""
+"""Cars that drive at a time."""
 
 SHORTEST = 2
-"""Rows of an episode: a step has two."""
+"""Fewest rows of an episode: those before and after one step."""
 
 WORLD = EnvConfig(preset="race", track_pool=0)
 

@@ -1,5 +1,8 @@
 """Dreams: a scripted one becomes a film, the same again, and what is missing is said."""
 
+import importlib.util
+import sys
+
 import av
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from replay import DataSet
 from rssm import WorldModel, checkpoint
 from rssm.config import HeadConfig, ModelConfig, RSSMConfig
 from rssm.data import Reader
-from tests.commands import command, last_line
+from tests.commands import ROOT, command, last_line
 from tests.probes.recorded import record
 
 SCRIPT = "scripts/dream.py"
@@ -27,6 +30,20 @@ def place(tmp_path_factory):
     model.heads.set_statistics(reader.statistics())
     checkpoint.save(place / "run" / "checkpoints" / "final.pt", model, {})
     return place
+
+
+@pytest.fixture
+def dreaming(place, monkeypatch):
+    """The script as a module, and a dream of it whose model predicts speed and steer."""
+    spec = importlib.util.spec_from_file_location("dream", ROOT / SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "dream", module)
+    spec.loader.exec_module(module)
+    network = ModelConfig(channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16)
+    model = WorldModel(network, ("speed", "steer"), False)
+    data = DataSet(place / "data", "PROBE", "probe")
+    model.heads.set_statistics(Reader(data, ("speed", "steer"), False).statistics())
+    return module, module.Dream(model, data, module.Settings("x", quick=True))
 
 
 def frames(path):
@@ -70,3 +87,37 @@ def test_without_a_display_there_is_no_run(place, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     done = command(SCRIPT, "checkpoint=run", "run_root=none", cwd=place, expect=2)
     assert "film=true" in done.stderr and not (place / "none").exists()
+
+
+def test_the_command_and_the_angle_of_the_wheels_have_different_names(dreaming):
+    module, dream = dreaming
+    assert not any("PREDICTS" in line for line in module.column(dream))
+    dream.step(np.float32([0.5, 0.25, 0.0]))
+    assert {"speed", "steer"} <= dream.predictions.keys()
+    labels = [line.rsplit("  ", 1)[0] for line in module.column(dream) if "  " in line]
+    assert labels[:3] == ["steer", "gas", "brake"] and "wheel angle (rad)" in labels
+    assert len(labels) == len(set(labels))
+    assert module.column(dream)[1:4] == ["steer  +0.50", "gas  +0.25", "brake  +0.00"]
+
+
+def test_keys_drive_the_dream(dreaming, monkeypatch):
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    module, dream = dreaming
+    window = module.open_window((836, 576), "")[1]
+    keys = [(3, pygame.K_UP), (5, pygame.K_a), (15, pygame.K_r)]
+    ticks, actions = iter(range(100)), []
+
+    def get():
+        tick = next(ticks)
+        return [pygame.event.Event(pygame.KEYDOWN, key=key) for when, key in keys if when == tick]
+
+    step = dream.step
+    monkeypatch.setattr(dream, "step", lambda action: (actions.append(action), step(action)))
+    monkeypatch.setattr(pygame.event, "get", get)
+    module.drive(dream, module.Settings("x", quick=True), pygame, window)
+    steer, gas, brake = np.array(actions).T
+    assert len(actions) == 25 and dream.episode == 1 and dream.ticks == 10
+    assert not gas[:3].any() and (np.diff(gas[3:13]) > 0).all() and not brake.any()
+    assert not steer[:5].any() and steer[13] < -0.9
+    assert steer[15] == pytest.approx(-0.12) and gas[15] == pytest.approx(0.1)  # begun anew

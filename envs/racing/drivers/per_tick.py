@@ -76,12 +76,12 @@ class PerTick:
             return carry.action, carry._replace(ticks=ticks)
         stack, action = carry.stack, carry.action.copy()
         if self._adapter is None:
-            seen = observation[rows]
+            observed = observation[rows]
         else:
             stack = stack.copy()
             for row in rows:
                 push(stack[row], self._adapter.convert(observation[row]), fill=is_first[row])
-            seen = stack[rows].reshape(len(rows), *self._policy.spec.shape)
+            observed = stack[rows].reshape(len(rows), *self._policy.spec.shape)
         inner = index(carry.policy, rows)
-        action[rows], inner = self._policy.act(inner, seen, is_first[rows], deterministic)
+        action[rows], inner = self._policy.act(inner, observed, is_first[rows], deterministic)
         return action, PerTickCarry(put(carry.policy, rows, inner), stack, ticks, action)
