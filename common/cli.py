@@ -1,7 +1,7 @@
 """The command line of scripts/: `name=value` in, a checked dataclass out, one last line of results.
 
-A script's settings are a dataclass; a field's `metadata={"help": ...}` explains it. Training
-commands with configuration groups use `common.config` instead.
+A script's settings are a configuration class (see `common.schema`). Training commands with
+configuration groups use `common.config` instead.
 """
 
 import dataclasses
@@ -9,8 +9,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from omegaconf import OmegaConf
@@ -20,7 +19,8 @@ from rich.table import Table
 
 from common.errors import ConfigError, reported
 from common.files import to_plain
-from common.keys import accepts_none, accepts_text, field_types, plain_type, type_at
+from common.help import describe
+from common.keys import accepts_none, accepts_text, type_at
 from common.schema import build
 
 if TYPE_CHECKING:
@@ -73,22 +73,6 @@ def command(script: str) -> str:
     return " ".join(["python", script, *words])
 
 
-def describe(schema: type, defaults: bool = True) -> str:
-    """Every setting of `schema` as text: name, default or `required`, type and help.
-
-    Where a configuration file has the defaults, `defaults` is false and none is told.
-    """
-    lines = ["Settings (name=value):"]
-    rows = list(_rows(schema, ""))
-    width = max((len(name) for name, _, _ in rows), default=0)
-    for name, kind, text in rows:
-        kind = kind if defaults else kind[kind.rindex("(") :]
-        lines.append(f"  {name:<{width}}  {kind}")
-        if text:
-            lines.append(f"  {'':<{width}}    {text}")
-    return "\n".join(lines)
-
-
 def run_main(main: Callable[[], Any]) -> None:
     """Call a script's `main` and exit: 0 when it did what was asked, 2 for a `UserError`.
 
@@ -111,16 +95,31 @@ def finish(metrics: Mapping[str, Any], run: "Run | None" = None, name: str = "re
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """Print `rows` under `columns`, the first column left-aligned, floats to four digits."""
+    """Print `rows` under `columns`, the first column left-aligned, floats to four digits.
+
+    Nothing is ever cut off. Where the terminal is too narrow for a table, each row is printed as a
+    list of `column: value` lines.
+    """
+    texts = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
     grid = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
-        grid.add_column(column, justify="right" if index else "left")
-    for row in rows:
-        grid.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
+        grid.add_column(column, justify="right" if index else "left", no_wrap=True)
+    for row in texts:
+        grid.add_row(*row)
     console = Console()
     if not console.is_terminal:
         console.width = 1_000  # a file or pipe has no width to fit into
-    console.print(grid)
+    anywhere = console.options.update(max_width=10_000)
+    if console.measure(grid, options=anywhere).maximum <= console.width:
+        console.print(grid)
+        return
+    if title:
+        print(title)
+    width = max(map(len, columns))
+    for first, *others in texts:
+        print(f"{columns[0]} {first}")
+        for column, value in zip(columns[1:], others, strict=True):
+            print(f"  {column:<{width}}  {value}")
 
 
 def _value(hint: Any, text: str, argument: str) -> Any:
@@ -145,49 +144,3 @@ def _printed(value: Any) -> str:
         case float():
             return f"{plain:.6g}"
     return shlex.quote(str(plain))
-
-
-def _rows(schema: type, prefix: str) -> Iterable[tuple[str, str, str]]:
-    hints = field_types(schema)
-    for field in dataclasses.fields(schema):
-        if not field.init:
-            continue
-        name = f"{prefix}{field.name}"
-        hint = hints[field.name]
-        if dataclasses.is_dataclass(hint):
-            yield from _rows(hint, f"{name}.")
-            continue
-        yield name, f"{_default(field)}  ({_type_name(hint)})", field.metadata.get("help", "")
-
-
-def _default(field: dataclasses.Field) -> str:
-    if field.default_factory is not dataclasses.MISSING:
-        value = field.default_factory()
-    elif field.default is not dataclasses.MISSING:
-        value = field.default
-    else:
-        return "required"
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case Path() | str():
-            return str(value) or "''"
-    return repr(to_plain(value))
-
-
-def _type_name(hint: Any) -> str:
-    hint = plain_type(hint)
-    if hint is type(None):
-        return "null"
-    arguments = get_args(hint)
-    origin = get_origin(hint)
-    if origin is None:
-        return getattr(hint, "__name__", str(hint))
-    if origin in (list, tuple, dict):
-        inner = ", ".join("..." if a is Ellipsis else _type_name(a) for a in arguments)
-        return f"{origin.__name__}[{inner}]"
-    if all(not isinstance(argument, type) and not get_origin(argument) for argument in arguments):
-        return "|".join(str(argument) for argument in arguments)  # Literal
-    return "|".join(_type_name(argument) for argument in arguments)

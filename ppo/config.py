@@ -1,7 +1,8 @@
-"""The settings of `train_ppo.py` as validated dataclasses; conf/ holds the same as YAML.
+"""The settings of `train_ppo.py` and their defaults; a file in conf/ holds what an option changes.
 
-Sources of defaults: Schulman et al. 2017 (clipping), Andrychowicz et al. 2021 (what matters in
-on-policy RL), Huang et al. 2022 (the 37 implementation details); sizes are measured on two cores.
+Sources of defaults: [S] Schulman et al. 2017, [A] Andrychowicz et al. 2021 (what matters in
+on-policy RL), [H] Huang et al. 2022 (37 implementation details). Unmarked ones are measured on two
+cores.
 """
 
 from dataclasses import field
@@ -116,21 +117,28 @@ class PPOConfig:
     Attributes:
         num_envs: streams stepped together, worlds x agents, over all processes.
         num_steps: decisions per stream and rollout.
-        epochs, minibatches: passes over a rollout, and optimiser steps per pass.
+        epochs: passes over a rollout.
+        minibatches: optimiser steps per pass.
         micro_batch: rows per forward and backward pass; gradients add up to the minibatch's. Only
-            speed and memory depend on it: an activation should fit the CPU's cache.
+            speed and memory depend on it: an activation should fit the CPU's cache. The fastest
+            depends on the CPU (scripts/profile_ppo.py measures it).
         learning_rate: at the start.
-        lr_schedule: linear falls to `lr_final` of it over the budget; adaptive follows the measured
-            KL divergence towards `desired_kl` (Rudin et al. 2022).
-        gamma, lam: discount per decision, and GAE's lambda.
-        clip: of the probability ratio.
-        value_clip: of the value's change, in scaled return units; null is off.
-        value_coefficient, entropy_coefficient: weights beside the policy's loss.
-        max_grad_norm: global norm; 0 is off.
+        lr_schedule: linear [H] falls to `lr_final` of it over the budget; adaptive follows the
+            measured KL divergence towards `desired_kl` (Rudin et al. 2022).
+        lr_final: the last learning rate of lr_schedule=linear, as a share of the first.
+        desired_kl: the KL divergence per update that lr_schedule=adaptive aims at.
+        gamma: discount per decision [A].
+        lam: lambda of generalised advantage estimation [S].
+        clip: limit of the probability ratio's distance from 1 [S].
+        value_clip: limit of the value's change, in scaled return units; null is off, as it does not
+            help [A].
+        value_coefficient: weight of the value's loss beside the policy's [H].
+        entropy_coefficient: weight of the entropy bonus beside the policy's loss.
+        max_grad_norm: limit of the gradient's global norm [H]; 0 is off.
         target_kl: end the epochs of an update when a minibatch exceeds 1.5 times it; null is off.
         bootstrap_truncation: value the state that a time limit cut off (Pardo et al. 2018); false
             takes it for an ending worth nothing, a known mistake kept for comparison.
-        scale_rewards: divide rewards by the running std of discounted returns.
+        scale_rewards: divide rewards by the running std of discounted returns [H].
         weight_average: decay per update of an exponential average of the weights, which is what is
             judged and kept to drive with; training goes on with the weights themselves. Single
             updates leave a good driver now and then, their average hardly does (Polyak and Juditsky

@@ -46,7 +46,7 @@ class RSSMConfig:
     """
 
     channels: Annotated[tuple[Units, ...], Field(min_length=2, max_length=4)] = (16, 32, 32)
-    see_change: bool = False
+    see_change: bool = True
     deter: Units = 256
     stoch: Units = 32
     classes: Annotated[int, Field(ge=0, le=1024)] = 0
@@ -151,11 +151,11 @@ class OptimiserConfig:
         max_nonfinite: updates in a row that may be skipped for a gradient that is not finite.
     """
 
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 1e-3
-    warmup: Annotated[int, Field(ge=0)] = 200
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 3e-3
+    warmup: Annotated[int, Field(ge=0)] = 100
     final: Annotated[float, Field(ge=0, le=1)] = 0.1
     eps: Annotated[float, Field(gt=0)] = 1e-8
-    max_grad_norm: Annotated[float, Field(gt=0)] = 100.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1000.0
     max_nonfinite: Annotated[int, Field(ge=1)] = 5
 
     def scale(self, update: int, updates: int) -> float:

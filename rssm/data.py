@@ -46,7 +46,7 @@ class DataConfig:
     train: str = "train"
     val: str = "val"
     length: Annotated[int, Field(ge=2, le=4096)] = 50
-    batch: Annotated[int, Field(ge=1, le=4096)] = 16
+    batch: Annotated[int, Field(ge=1, le=4096)] = 8
     micro_batch: Annotated[int, Field(ge=1)] | None = None
     strata: tuple[Annotated[float, Field(gt=0)], ...] = ()
     on_damage: Literal["refuse", "skip"] = "refuse"

@@ -52,20 +52,22 @@ class LossConfig:
         kl_anneal: updates over which the weight of both KLs rises from 0 to 1; 0 for none.
     """
 
-    image: Weight = (64 / 96) ** 2
-    reward: Weight = 1.0
+    image: Weight = 0.444
+    reward: Weight = 300.0
     continuation: Weight = 1.0
-    telemetry: Weight = 1.0
-    off_track: Weight = 1.0
-    dynamics: Weight = 1.0
-    representation: Weight = 0.1
+    telemetry: Weight = 100.0
+    off_track: Weight = 30.0
+    dynamics: Weight = 3.0
+    representation: Weight = 0.3
     free_nats: Weight = 1.0
     kl_anneal: Annotated[int, Field(ge=0, le=10**6)] = 0
-    heads: dict[str, Weight] = field(default_factory=dict)
+    heads: dict[str, Weight] = field(
+        default_factory=lambda: {"speed": 400.0, "progress_delta": 300.0}
+    )
     perceptual: Weight = 0.0
-    image_every: Annotated[int, Field(ge=1, le=64)] = 1
-    overshoot: Weight = 0.0
-    overshoot_rows: Annotated[int, Field(ge=1, le=1000)] = 15
+    image_every: Annotated[int, Field(ge=1, le=64)] = 6
+    overshoot: Weight = 1.0
+    overshoot_rows: Annotated[int, Field(ge=1, le=1000)] = 25
 
     def __post_init__(self) -> None:
         weights = ("image", "reward", "continuation", "telemetry", "off_track", "dynamics",

@@ -64,7 +64,7 @@ COMMAND = Command(
 
 @config_class
 class WorldModelTrainConfig:
-    """Every setting of `train_world_model.py`.
+    """Everything about one training run of a world model.
 
     Attributes:
         rung: the experiment of the ladder that this is, if any.
@@ -78,7 +78,9 @@ class WorldModelTrainConfig:
         warm_start: a world-model checkpoint or run whose fitting weights are taken over.
         run_root, name: where the run directory is made; an empty name is made from the time.
         resume: a run directory to go on with.
-        log_every, checkpoint_every: updates.
+        log_every: updates between two rows of metrics.
+        checkpoint_every: updates between two writes of last.pt.
+        display: draw a live progress bar on a terminal; false prints a line now and then.
         profile: so many updates are traced into profile.json of the run; 0 for none.
     """
 

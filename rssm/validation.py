@@ -32,13 +32,14 @@ class Validator:
         data: the validation split.
         config: sizes.
         seed: root seed of windows and noise.
+        loss: the weights that training uses.
     """
 
     def __init__(
-        self, data: DataSet, config: ValidationConfig, seed: int, loss: LossConfig | None = None
+        self, data: DataSet, config: ValidationConfig, seed: int, loss: LossConfig
     ) -> None:
         self.data, self.config, self.seed = data, config, seed
-        self.loss = loss or LossConfig()
+        self.loss = loss
         length = config.context + config.horizon
         sampler = WindowSampler(data.episodes, length, config.windows, derive(seed, "val") % 2**31)
         self.starts = sampler.indices(0)

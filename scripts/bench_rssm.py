@@ -31,7 +31,7 @@ preset; ours are chosen for the same number of floating-point operations per fra
 counts and the last line tells (`flops_ratio`, ours over theirs). Each side keeps its own kind of
 latent state and its own optimiser. Quality gives TorchRL the best of several learning rates."""
 
-OURS = {"channels": (16, 16, 24), "deter": 256, "hidden": 128}
+OURS = {"see_change": False, "channels": (16, 16, 24), "deter": 256, "hidden": 128}
 """Our network at about the operations per frame of TorchRL's."""
 
 THEIRS = {"depth": 4, "deter": 512, "hidden": 64, "stoch": 32, "classes": 4, "units": 64}
@@ -99,8 +99,12 @@ class Ours:
         heads = HeadConfig(telemetry=reader.telemetry, off_track=reader.off)
         self.model = WorldModel(ModelConfig(network or RSSMConfig(**OURS), heads))
         self.model.heads.set_statistics(reader.statistics())
-        self.settings, self.losses = OptimiserConfig(learning_rate=rate), LossConfig()
-        self.settings = replace(self.settings, warmup=min(self.settings.warmup, updates // 4))
+        warmup = min(200, updates // 4)
+        self.settings = OptimiserConfig(learning_rate=rate, warmup=warmup, max_grad_norm=100.0)
+        self.losses = LossConfig(
+            reward=1.0, telemetry=1.0, off_track=1.0, heads={}, dynamics=1.0, representation=0.1,
+            image_every=1, overshoot=0.0,
+        )  # fmt: skip
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), self.settings.learning_rate, weight_decay=0.0
         )
@@ -335,16 +339,14 @@ OPERATIONS = {
 def presets(settings: Settings, run: Run) -> "Results":
     """Our XS preset on one and on two threads, and where its time goes; metrics and details."""
     import torch
-    from hydra import compose, initialize_config_dir
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
-    from common.config import CONF_DIR, validate
+    from common.config import compose
     from experiments.training import bench
     from rssm.training_run import WorldModelTrainConfig
 
-    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        network = validate(compose("train_world_model", ["rssm=xs"]), WorldModelTrainConfig).network
+    network = compose("train_world_model", WorldModelTrainConfig, ["rssm=xs"]).network
     reader = read(settings, "train")
     batch = batches(settings, reader, bench.SEED)(0)
     side = Ours(reader, settings.rounds + 1, network)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hydra import compose, initialize_config_dir
-
-from common.config import CONF_DIR, validate
+from common.config import compose
 from common.errors import UserError
 from common.seeding import parse_seeds
 from experiments.report.kept import RUNGS
@@ -74,9 +72,8 @@ def rungs(text: str) -> list[str]:
 
 def configuration(name: str, scale: str, overrides: Sequence[str] = ()) -> WorldModelTrainConfig:
     """What train_world_model.py makes of a rung."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF_DIR)):
-        composed = compose("train_world_model", overrides=[*arguments(name, scale), *overrides])
-    return validate(composed, WorldModelTrainConfig)
+    typed = [*arguments(name, scale), *overrides]
+    return compose("train_world_model", WorldModelTrainConfig, typed)
 
 
 def arguments(name: str, scale: str) -> list[str]:

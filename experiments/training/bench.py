@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from gymnasium.vector import VectorEnv
-from hydra import compose, initialize_config_dir
 from torch.utils.flop_counter import FlopCounterMode
 
 from common import cli
-from common.config import CONF_DIR, validate
+from common.config import compose
 from common.records import write_record
 from common.runs import Run, timestamped
 from ppo.config import PPOTrainConfig
@@ -104,9 +103,8 @@ def configuration(*overrides: str, quick: bool) -> PPOTrainConfig:
     """`train_ppo.py`'s configuration with `overrides`, on the CPU; at its smallest if `quick`."""
     fixed = ("device=cpu", f"seed={SEED}")
     small = ["ppo.num_envs=4", "ppo.num_steps=8", "ppo.epochs=1", f"++env.track_pool={QUICK_POOL}"]
-    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        cfg = compose("train_ppo", [*fixed, *overrides, *(small if quick else ())])
-    return validate(cfg, PPOTrainConfig)
+    typed = [*fixed, *overrides, *(small if quick else ())]
+    return compose("train_ppo", PPOTrainConfig, typed)
 
 
 def flops(loss: Callable[[], torch.Tensor]) -> dict[str, int]:

@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
-
-from common.config import CONF_DIR, check_overrides, validate
+from common.config import compose
 from common.errors import ConfigError, UserError
 from common.files import to_plain
 from common.runs import ROOT, Run
@@ -112,13 +109,7 @@ class Task:
 
 def composed(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration that train_ppo.py makes of `overrides`, as plain data."""
-    checked, _ = check_overrides(overrides, PPOTrainConfig)
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF_DIR)):
-            config = compose("train_ppo", overrides=checked)
-    except HydraException as error:
-        raise ConfigError(str(error)) from None
-    return to_plain(validate(config, PPOTrainConfig), finite=False)
+    return to_plain(compose("train_ppo", PPOTrainConfig, overrides), finite=False)
 
 
 def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dict[str, str]:

@@ -3,31 +3,45 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from common import cli
 from common.errors import ConfigError
 from common.runs import Run
+from common.schema import config_class
 from common.statistics import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@dataclass
+@config_class
 class Camera:
-    zoom: float = field(default=1.0, metadata={"help": "pixels per unit"})
+    """Where the car is seen from.
+
+    Attributes:
+        zoom: pixels per unit.
+    """
+
+    zoom: float = 1.0
 
 
-@dataclass
+@config_class
 class Settings:
+    """Of the command.
+
+    Attributes:
+        seeds: track seeds.
+    """
+
     checkpoint: Path
     env: Literal["race", "carracing"] = "race"
-    seeds: str = field(default="0-99", metadata={"help": "track seeds"})
+    seeds: str = "0-99"
     label: str | None = None
     quick: bool = False
     sizes: tuple[int, ...] = (1, 2)
@@ -85,13 +99,13 @@ def test_help_shows_every_setting(capsys):
     assert lines[0] == "Evaluate a policy."
     text = "\n".join(" ".join(line.split()) for line in lines)
     for expected in (
-        "checkpoint required (Path)",
-        "env race (race|carracing)",
-        "seeds 0-99 (str)\ntrack seeds",
-        "label null (str|null)",
-        "quick false (bool)",
-        "sizes [1, 2] (tuple[int, ...])",
-        "camera.zoom 1.0 (float)\npixels per unit",
+        "checkpoint=<required>\n[path]",
+        "env=race\n[race | carracing]",
+        "seeds=0-99\ntrack seeds. [text]",
+        "label=null\n[text | null]",
+        "quick=false\n[true | false]",
+        "sizes=[1, 2]\n[list of whole number]",
+        "camera: Where the car is seen from.\ncamera.zoom=1.0\npixels per unit. [number]",
     ):
         assert expected in text
 
@@ -125,6 +139,15 @@ def test_table_in_a_pipe_keeps_long_rows_whole(capsys):
     cli.table(columns, [[f"value{i}" for i in range(29)] + [0.123456]], title="Results")
     rows = [line for line in capsys.readouterr().out.splitlines() if "value0" in line]
     assert len(rows) == 1 and "value28" in rows[0] and "0.1235" in rows[0]
+
+
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_a_table_cuts_nothing_off(capsys, monkeypatch, width):
+    monkeypatch.setattr(cli, "Console", lambda: Console(force_terminal=True, width=width))
+    long = "runs/ppo/" + "x" * 60
+    cli.table(["name", "value", "run"], [["a", 0.25, long], ["b", 3, "runs/ppo/b"]], title="Runs")
+    out = capsys.readouterr().out
+    assert long in out and "0.25" in out and "Runs" in out and "…" not in out
 
 
 @pytest.mark.parametrize(

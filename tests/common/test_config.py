@@ -4,41 +4,51 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pytest
 
-from common.config import check_growth, check_overrides, hydra_entry, resumed
+from common.config import check_growth, compose, hydra_entry, resumed
 from common.errors import ConfigError
+from common.overrides import check_command_line, sweep
 from common.runs import Run
+from common.schema import config_class
 
 ROOT = Path(__file__).resolve().parents[2]
 
 APP = '''
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from omegaconf import OmegaConf
+from pydantic import Field
 
 from common.config import hydra_entry
 from common.errors import UserError
+from common.schema import config_class
 
 
-@dataclass
+@config_class
 class EnvConfig:
     preset: Literal["race", "carracing"] = "race"
     seed: int | None = None
 
 
-@dataclass
+@config_class
 class PPOConfig:
+    """How to learn.
+
+    Attributes:
+        clip: width of the trust region. It is small.
+    """
+
     learning_rate: float = 1e-3
-    clip: float = field(default=0.2, metadata={"help": "width of the trust region"})
-    max_norm: float = float("inf")
+    clip: float = 0.2
+    max_norm: Annotated[float, Field(allow_inf_nan=True)] = float("inf")
     hidden: tuple[int, ...] = (64,)
 
     def __post_init__(self):
@@ -46,7 +56,7 @@ class PPOConfig:
             raise ValueError(f"clip must lie in (0, 1), got {self.clip}")
 
 
-@dataclass
+@config_class
 class TrainConfig:
     env: EnvConfig = field(default_factory=EnvConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
@@ -78,7 +88,7 @@ def app(tmp_path_factory):
     directory = tmp_path_factory.mktemp("app")
     for name, text in {
         "app.py": APP,
-        "conf/train.yaml": "defaults:\n  - env: race\n  - ppo: default\n  - _self_\nfail: null\n",
+        "conf/train.yaml": "defaults: [train_defaults, env: race, ppo: default, _self_]",
         "conf/env/race.yaml": "preset: race\n",
         "conf/env/carracing.yaml": "preset: carracing\n",
         "conf/ppo/default.yaml": "learning_rate: 3e-4\n",
@@ -182,10 +192,34 @@ def test_multirun_sweeps_options_and_values(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-def test_one_bad_job_does_not_cost_the_others(run):
-    code, out, err = run("--multirun", "ppo.clip=2,0.1")
-    assert code == 2 and "clip must lie in (0, 1)" in err and "Traceback" not in err
-    assert [json.loads(line)["ppo"]["clip"] for line in out.splitlines()] == [0.1]
+@pytest.mark.parametrize("bad", ["ppo.clip=0.1,2", "total_timesteps=1,x", "fail=null,${nowhere}"])
+def test_every_job_is_checked_before_the_first_begins(run, bad):
+    code, out, err = run("--multirun", "env=race,carracing", bad)
+    assert (code, out) == (2, "") and err.startswith("error: ") and err.count("\n") == 1
+    assert f"(in the job env=race {bad.split('=')[0]}=" in err and "none was started" in err
+
+
+def test_one_job_that_fails_does_not_cost_the_others(run):
+    code, out, err = run("--multirun", "fail=user,null")
+    assert (code, err) == (2, "error: the track is flooded\n")
+    assert [json.loads(line)["fail"] for line in out.splitlines()] == [None]
+
+
+def test_a_sweep_is_every_combination():
+    assert list(sweep(["++a=1,2", "b=x,y", "++c=[1,2]"])) == [
+        [f"++a={a}", f"b={b}", "++c=[1,2]"] for a in (1, 2) for b in "xy"
+    ]
+
+
+def test_options_of_a_directory_of_ones_own(run, tmp_path):
+    option = tmp_path / "own" / "ppo" / "mine.yaml"
+    option.parent.mkdir(parents=True)
+    option.write_text("clip: 0.4\n")
+    for more in ((), ("--multirun",)):
+        code, out, err = run("--config-dir", "own", "ppo=mine", *more)
+        assert (code, err) == (0, "") and json.loads(out)["ppo"]["clip"] == 0.4
+    assert "ppo: [mine]" not in run("--config-dir", "own", "--help")[1]
+    assert "ppo: default, [mine]" in run("--config-dir", "own", "ppo=mine", "--help")[1]
 
 
 def test_show_config_and_help(run):
@@ -194,17 +228,34 @@ def test_show_config_and_help(run):
     code, out, _ = run("--help")
     assert code == 0
     assert out.startswith("Learn to drive.")
-    assert "width of the trust region" in out and "env: carracing, race" in out
+    assert "\n  ppo.clip=0.2\n      width of the trust region. [number]\n" in out
+    assert "\nppo: How to learn.\n" in out
+    assert "\n  env.preset=race\n      [race | carracing]\n" in out
+    assert "env: carracing, [race]\n" in out and "It is small" not in out
     assert "trial: big\n" in out and "rung" not in out and "sizes" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\n  env.preset=carracing\n" in run("--help", "env=carracing", "+trial=big")[1]
+
+
+def test_compose_gives_what_the_command_gets(app):
+    @config_class
+    class Config:
+        ppo: dict[str, float] = field(default_factory=lambda: {"clip": 0.2})
+        env: dict[str, str] = field(default_factory=dict)
+
+    found = compose("train", Config, ["env=carracing", "ppo.clip=1"], [app / "conf"])
+    assert found == Config(ppo={"clip": 1.0, "learning_rate": 3e-4}, env={"preset": "carracing"})
+    with pytest.raises(ConfigError, match="unknown key 'pop'"):
+        compose("train", Config, ["pop=1"], [app / "conf"])
 
 
 def test_a_resume_takes_single_settings_of_a_group(tmp_path):
-    @dataclass(frozen=True)
+    @config_class
     class Logger:
         kind: str = "none"
         mode: str = "offline"
 
-    @dataclass(frozen=True)
+    @config_class
     class Config:
         logger: Logger = field(default_factory=Logger)
         budget: int = 1
@@ -222,11 +273,11 @@ def test_a_resume_takes_single_settings_of_a_group(tmp_path):
         check_growth("budget", run.config, 4)
 
 
-@dataclass
+@config_class
 class Small:
     """The keys and groups that the checks below need, against the application's conf/."""
 
-    @dataclass
+    @config_class
     class Part:
         clip: float = 0.2
         terms: dict[str, float] = field(default_factory=dict)
@@ -253,7 +304,7 @@ class Small:
     ],
 )
 def test_good_overrides_pass(app, override, passed_on):
-    assert check_overrides(["-m", override], Small, app / "conf") == ([passed_on], ["-m"])
+    assert check_command_line(["-m", override], Small, app / "conf").overrides == [passed_on]
 
 
 @pytest.mark.parametrize(
@@ -274,12 +325,14 @@ def test_good_overrides_pass(app, override, passed_on):
         ("+trial=rung", "trial: 'rung' is not one of big"),
         ("sizes=small", "unknown key 'sizes'"),
         ("envs/x=race", "unknown configuration group 'envs/x'; groups: env, ppo, trial"),
-        ("--experimental-rerun=x.pickle", "unpickles"),
+        ("--experimental-rerun=x.pickle", "unrecognized arguments: --experimental-rerun"),
+        ("--config-dir=/nonexistent", "--config-dir /nonexistent: no such directory"),
+        ("--cfg=jbo", "invalid choice: 'jbo'"),
     ],
 )
 def test_bad_overrides_are_refused(app, override, message):
     with pytest.raises(ConfigError) as caught:
-        check_overrides([override], Small, app / "conf")
+        check_command_line([override], Small, app / "conf")
     assert message in str(caught.value)
 
 

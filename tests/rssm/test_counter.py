@@ -1,14 +1,16 @@
 """A world of one number, learned: an off-by-one anywhere from recording to imagination shows."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from replay import WindowSampler
 from rssm.data import DataConfig, MicroBatches, Reader
 from rssm.model.core import State
-from rssm.objective import LossConfig, world_model_loss
+from rssm.objective import world_model_loss
 from rssm.world_model import WorldModel
-from tests.rssm.toys import config, counting_data, opened
+from tests.rssm.toys import PLAIN_LOSS, config, counting_data, opened
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +27,7 @@ def learned(tmp_path_factory):
     sizes = DataConfig(root=str(root), dataset="D", length=16, batch=8)
     batches = MicroBatches(reader, sizes, 0, 400)
     optimiser = torch.optim.Adam(world.parameters(), 2e-3)
-    loss = LossConfig(image=0.01, representation=0.5, free_nats=0.1)
+    loss = replace(PLAIN_LOSS, image=0.01, representation=0.5, free_nats=0.1)
     for number in range(400):
         noise = world.core.latent.noise((8, 16), torch.Generator().manual_seed(number))
         total = world_model_loss(world, batches[number], noise, loss).total

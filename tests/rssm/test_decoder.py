@@ -1,5 +1,7 @@
 """Decoders: chosen by configuration, given what they take, judged by their own loss."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,9 @@ import torch
 from rssm.config import MOTION, DecoderConfig
 from rssm.model.decoder import DECODERS, Decoder, from_patches, to_patches
 from rssm.motion import accumulate, compose
-from rssm.objective import LossConfig, world_model_loss
+from rssm.objective import world_model_loss
 from rssm.world_model import WorldModel
-from tests.rssm.toys import batch, config, model
+from tests.rssm.toys import PLAIN_LOSS, batch, config, model
 
 
 def test_frames_come_back_from_their_patches():
@@ -105,7 +107,7 @@ def test_in_training_the_first_frame_is_the_one_before_the_window_or_an_episodes
         targets=targets, before=torch.randint(0, 256, (2, 96, 96, 3), dtype=torch.uint8)
     )
     noise = recording.core.latent.noise((2, 6), torch.Generator().manual_seed(0))
-    settings = LossConfig(overshoot=1.0, overshoot_rows=2)
+    settings = replace(PLAIN_LOSS, overshoot=1.0, overshoot_rows=2)
     loss = world_model_loss(recording, rows, noise, settings)
     observed, future = recording.decoder.calls
     frames = observed.first_frame.unflatten(0, (2, 6))
@@ -132,7 +134,7 @@ def test_a_decoder_owns_its_image_loss(recording):
     recording.decoder.loss = lambda inputs, frames, features: (
         torch.full((), 7.0 * len(frames)), torch.zeros(())
     )  # fmt: skip
-    parts = world_model_loss(recording, rows, noise, LossConfig()).parts
+    parts = world_model_loss(recording, rows, noise, PLAIN_LOSS).parts
     assert parts["image"] == pytest.approx(7.0)
 
 

@@ -1,5 +1,7 @@
 """The training objective: its parts, their weights, and the rows that each is taken on."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from rssm.objective import (
     weighted_sum,
     world_model_loss,
 )
-from tests.rssm.toys import DISCRETE, batch, model
+from tests.rssm.toys import DISCRETE, PLAIN_LOSS, batch, model
 
 
 def test_each_half_of_the_balanced_kl_trains_its_own_side():
@@ -45,16 +47,16 @@ def test_weights_and_annealing():
     parts = {"image": torch.tensor([2.0, 4.0]), "reward": torch.tensor([1.0])}
     total = weighted_sum(parts, {"image": 0.5, "reward": 0.0})
     assert total == 1.5
-    settings = LossConfig(kl_anneal=4, telemetry=0.25)
+    settings = replace(PLAIN_LOSS, kl_anneal=4, telemetry=0.25)
     assert [settings.kl_scale(u) for u in (0, 1, 3, 9)] == [0.25, 0.5, 1.0, 1.0]
-    assert LossConfig().kl_scale(0) == 1
+    assert PLAIN_LOSS.kl_scale(0) == 1
     assert settings.of_head("speed") == 0.25 and settings.of_head("reward") == 1
 
 
 def test_the_loss_adds_up_and_reaches_every_weight():
     world, rows = model(), batch(length=4)
     noise = world.core.latent.noise((2, 4), torch.Generator().manual_seed(0))
-    settings = LossConfig(free_nats=0.0)
+    settings = replace(PLAIN_LOSS, free_nats=0.0)
     losses = world_model_loss(world, rows, noise, settings)
     parts = losses.parts
     expected = settings.image * parts["image"] + parts["dynamics"] + 0.1 * parts["representation"]
@@ -78,8 +80,8 @@ def test_the_image_loss_is_the_error_of_decoded_frames():
 def test_turns_of_decoded_rows_add_up_to_all_of_them():
     world, rows = model(), batch(rows=3, length=7)
     noise = world.core.latent.noise((3, 7), torch.Generator().manual_seed(0))
-    whole = world_model_loss(world, rows, noise, LossConfig()).parts["image"]
-    some = LossConfig(image_every=3)
+    whole = world_model_loss(world, rows, noise, PLAIN_LOSS).parts["image"]
+    some = replace(PLAIN_LOSS, image_every=3)
     turns = [
         world_model_loss(world, rows, noise, some, pass_number=turn).parts["image"]
         for turn in range(4)
@@ -91,7 +93,7 @@ def test_turns_of_decoded_rows_add_up_to_all_of_them():
 def test_overshooting_sees_no_frame_and_stays_within_the_episode():
     world, rows = model(), batch(length=9, first=[(0, 5)])
     noise = world.core.latent.noise((2, 9), torch.Generator().manual_seed(0))
-    settings = LossConfig(overshoot=2.0, overshoot_rows=4)
+    settings = replace(PLAIN_LOSS, overshoot=2.0, overshoot_rows=4)
     for turn, (starts, covered) in {0: ([0, 4], range(1, 9)), 3: ([3], range(4, 8))}.items():
         rows.action.requires_grad_()
         states = world.observe(
@@ -113,7 +115,7 @@ def test_overshooting_sees_no_frame_and_stays_within_the_episode():
         torch.testing.assert_close(features[window == 1][:4], expected)
         rows = rows._replace(action=rows.action.detach())
     losses = world_model_loss(world, rows, noise, settings)
-    plain = world_model_loss(world, rows, noise, LossConfig())
+    plain = world_model_loss(world, rows, noise, PLAIN_LOSS)
     ahead = {n: v for n, v in losses.parts.items() if n.startswith("ahead_")}
     assert ahead.keys() == {f"ahead_{n}" for n in ("reward", "continue", "speed", "steer", "off",
                                                    "image")}  # fmt: skip
@@ -123,7 +125,7 @@ def test_overshooting_sees_no_frame_and_stays_within_the_episode():
 
 
 def test_overshooting_leaves_out_what_there_is_not():
-    settings = LossConfig(overshoot=1.0, overshoot_rows=25, image_every=6)
+    settings = replace(PLAIN_LOSS, overshoot=1.0, overshoot_rows=25, image_every=6)
     world, rows = model(), batch(rows=1, length=6)
     noise = world.core.latent.noise((1, 6), torch.Generator().manual_seed(0))
     for turn in range(20):
@@ -143,13 +145,13 @@ def test_the_perceptual_loss_trains_the_decoder_and_not_the_encoder():
     assert all(p.grad.abs().sum() > 0 for p in world.decoder.parameters())
     assert distance.shape == image.shape
     noise = world.core.latent.noise((2, 3), torch.Generator().manual_seed(0))
-    parts = world_model_loss(world, rows, noise, LossConfig(perceptual=0.05)).parts
+    parts = world_model_loss(world, rows, noise, replace(PLAIN_LOSS, perceptual=0.05)).parts
     assert parts["perceptual"] > 0
-    assert "perceptual" not in world_model_loss(world, rows, noise, LossConfig()).parts
+    assert "perceptual" not in world_model_loss(world, rows, noise, PLAIN_LOSS).parts
 
 
 def test_single_heads_can_have_their_own_weight():
-    settings = LossConfig(heads={"progress_delta": 2.0})
+    settings = replace(PLAIN_LOSS, heads={"progress_delta": 2.0})
     assert settings.of_head("progress_delta") == 2 and settings.of_head("speed") == 1
     with pytest.raises(ValueError, match="heads has 'sped'"):
         LossConfig(heads={"sped": 1.0})

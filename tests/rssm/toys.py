@@ -10,12 +10,20 @@ import torch
 from replay import Attributes, DataSet, Episode, ShardWriter
 from rssm.config import HeadConfig, ModelConfig, RSSMConfig
 from rssm.data import Batch
+from rssm.objective import LossConfig
 from rssm.world_model import WorldModel
 
 NETWORK = RSSMConfig(
-    channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16, min_std=0.05
+    channels=(4, 8), deter=16, stoch=4, hidden=16, head_units=16, min_std=0.05, see_change=False
 )  # fmt: skip
-DISCRETE = RSSMConfig(channels=(4, 8), deter=16, stoch=4, classes=3, hidden=16, head_units=16)
+DISCRETE = RSSMConfig(
+    channels=(4, 8), deter=16, stoch=4, classes=3, hidden=16, head_units=16, see_change=False
+)
+PLAIN_LOSS = LossConfig(
+    reward=1.0, telemetry=1.0, off_track=1.0, heads={}, dynamics=1.0, representation=0.1,
+    image_every=1, overshoot=0.0, overshoot_rows=15,
+)  # fmt: skip
+"""Every head and both KLs as light as the picture, every row decoded, no futures."""
 TELEMETRY = ("speed", "progress_delta", "steer", "yaw_rate", "corner_angle", "lateral_offset")
 
 ATTRIBUTES = Attributes(
