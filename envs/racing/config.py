@@ -30,7 +30,8 @@ class EnvConfig:
             "gymnasium_carracing" is the real CarRacing-v3 (`ReferenceVectorEnv`), with its own
             reward.
         tracks: "carracing" makes the track that CarRacing-v3 makes from the seed; "procedural" the
-            graded family with `difficulty` 0 (wide, gentle) to 1 (narrow, hairpins).
+            graded family.
+        difficulty: of procedural tracks: 0 is wide and gentle, 1 narrow with hairpins.
         direction: driving direction; "both" draws one per episode.
         action_repeat, frame_stack, grey, size: see `ObservationSpec`.
         indicators: draw the bottom bars (speed, wheels, steering, gyro).
