@@ -39,7 +39,7 @@ def settings(node, prefix=""):
 
 
 def test_every_file_belongs_to_a_group_that_is_tested():
-    campaigns = set((CONF_DIR / "autoresearch").glob("*.yaml"))  # tests/autoresearch loads them
+    campaigns = set((CONF_DIR / "autoresearch").rglob("*.yaml"))  # tests/autoresearch loads them
     commands = {CONF_DIR / f"{name}.yaml" for name in COMMANDS}
     assert set(CONF_DIR.rglob("*.yaml")) == campaigns | commands | set(OPTIONS)
 
