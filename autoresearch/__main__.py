@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 
 from autoresearch.commands import looking, running
 from autoresearch.commands.calibrating import calibrate
+from autoresearch.commands.settings import load
 from autoresearch.config import CampaignConfig
 from autoresearch.loop.campaign import Stage
 from common import cli
+from common.files import to_plain
+from common.help import describe
 from common.keys import unknown_choice
 
 DESCRIPTION = """Propose, run, judge, promote: a research campaign over a training configuration.
@@ -30,7 +33,8 @@ DESCRIPTION = """Propose, run, judge, promote: a research campaign over a traini
     earlier                     put the earlier record's promotions before these gates
 
 campaign names conf/autoresearch/<campaign>.yaml. Any of its settings can follow as name=value:
-proposer=random budgets.generations=2 executor=ray executor.jobs=8. `run --help` lists them all.
+proposer=random budgets.generations=2 executor=ray executor.jobs=8. `run --help` lists them all;
+`run campaign=... --help` with the values of that campaign.
 status, verify, final, show and keep look for the campaign in runs/autoresearch, then among the
 committed ones in experiments/campaigns; directory=<a campaign's directory> names any other. The
 words are explained in docs/glossary.md."""
@@ -61,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if command not in COMMANDS:
         raise unknown_choice("command", command, list(COMMANDS))
     if {"--help", "-h"} & set(words):
-        print(DESCRIPTION, cli.describe(CampaignConfig), sep="\n\n")
+        settings = [word for word in words if word.startswith("campaign=")]
+        values = to_plain(load(settings)[0]) if settings else None
+        print(DESCRIPTION, describe(CampaignConfig, values), sep="\n\n")
         return
     COMMANDS[command](words)
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from autoresearch.config.checks import require
+from common.schema import config_class
 
 FIELD = re.compile(r"\{(\w+)\}")
-"""A word in braces, which a command has filled in."""
+"""A field of a command: a word in braces, which is replaced by its value."""
 
 
-@dataclass(frozen=True)
+@config_class
 class Reading:
     """Where a judging command leaves what it measured.
 
     Attributes:
-        file: JSON below the directory `{into}`; `*` stands for a run directory's name.
-        rows: key of a list with one mapping per unit (track).
-        unit: key of a row that names its unit.
-        columns: instead of rows, key of a mapping from measure to a list with a number per unit.
+        file: a JSON file below the directory {into}.
+        rows: key of a list in it with one mapping per unit.
+        unit: key of such a mapping that names its unit.
+        columns: instead of rows: key of a mapping from each measure to a list of numbers, one per
+            unit.
     """
 
     file: str
@@ -32,22 +33,23 @@ class Reading:
         require(bool(self.rows) != bool(self.columns), "rows or columns, one of the two")
 
 
-@dataclass(frozen=True)
+@config_class
 class Commands:
-    """How to train and to judge, as arguments of python; words in braces are filled in.
+    """How to train and to judge: words after `python`, in which {fields} are replaced.
 
     Attributes:
-        train: {root}/{name} is the run directory to make, {seed} and {budget} as they say; the
-            candidate's `key=value` follow at the end.
-        resume: the same for a run directory {run} that a killed process left.
-        sealed: words that follow `judge` where the units are the sealed ones.
-        judge: {run} is a trained run directory, {into} where results go, {units} which units
-            (1000000-1000031), {first} and {count} the same as numbers.
+        train: makes the run directory {root}/{name} with {seed} and {budget}; the candidate's
+            key=value words follow at the end.
+        resume: goes on with the run directory {run} that a killed process left; empty if that
+            cannot be done.
+        judge: measures the trained run directory {run} and writes into {into}; the units are
+            {units} (such as 1000000-1000031), or {first} and {count}.
+        sealed: words that follow judge if the units are the sealed ones.
         reading: what judging leaves.
-        ticks: key of the run's result.json that tells what was spent of the budget.
-        screens: prefix of the keys of metrics.jsonl's last row that are 1 where a named failure
-            shows; what follows the prefix is its name.
-        measures: prefixes of keys of that row that a proposer may see.
+        ticks: key of a run's result.json that says how much of the budget was spent.
+        screens: prefix of measures in the last row of metrics.jsonl that are 1 where a named
+            failure shows; the rest of the key is the failure's name.
+        measures: prefixes of measures of that row that a proposer may see.
     """
 
     train: tuple[str, ...]
@@ -60,24 +62,24 @@ class Commands:
     measures: tuple[str, ...] = ("episode/", "action/", "ppo/", "diagnostics/")
 
     def __post_init__(self) -> None:
-        judged = ("run", "root", "name", "into", "first", "count", "units")
-        _fields("train", self.train, ("root", "name", "seed", "budget"), ("name", "seed", "budget"))
-        _fields("resume", self.resume, ("run",), ("run",) if self.resume else ())
-        _fields("judge", self.judge, judged, ("run",))
-        _fields("sealed", self.sealed, judged, ())
+        judge = ("run", "root", "name", "into", "first", "count", "units")
+        _check("train", self.train, ("root", "name", "seed", "budget"), ("name", "seed", "budget"))
+        _check("resume", self.resume, ("run",), ("run",) if self.resume else ())
+        _check("judge", self.judge, judge, ("run",))
+        _check("sealed", self.sealed, judge, ())
         units = set(FIELD.findall(" ".join(self.judge)))
         require(
             "units" in units or {"first", "count"} <= units,
-            "judge is not told which units: it needs {units}, or {first} and {count}",
+            "judge has no units: it needs {units}, or {first} and {count}",
         )
 
 
-def _fields(name: str, words: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
-    """Check that a command's fields can be filled in and that it has what it needs."""
+def _check(name: str, words: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
+    """Check that every field of a command is known, and that those it needs are there."""
     require(bool(words) or not needed, f"{name} is empty")
-    found = FIELD.findall(" ".join(words))
-    for word in found:
-        told = ", ".join(f"{{{one}}}" for one in known)
-        require(word in known, f"{name}: {{{word}}} cannot be filled in; there are {told}")
-    for word in needed:
-        require(word in found, f"{name} needs {{{word}}}: without it every run would be alike")
+    fields = FIELD.findall(" ".join(words))
+    for field in fields:
+        choices = ", ".join(f"{{{one}}}" for one in known)
+        require(field in known, f"{name}: {{{field}}} cannot be replaced; there are {choices}")
+    for field in needed:
+        require(field in fields, f"{name} needs {{{field}}}: without it every run would be alike")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 from autoresearch.config.checks import require
+from common.schema import config_class
 
 FORBIDDEN = (
     *("seed", "name", "run_root", "resume", "device", "precision", "threads", "processes"),
@@ -15,15 +14,16 @@ FORBIDDEN = (
 """Top-level keys that are never searched: seeds, evaluation, and what changes no result."""
 
 
-@dataclass(frozen=True)
+@config_class
 class Range:
-    """What a key may be: a number in [low, high], or one of some choices.
+    """What a setting may be: a number in [low, high], or one of some choices.
 
     Attributes:
-        low, high: both included.
-        log: as likely between 1 and 10 as between 10 and 100.
+        low: the smallest number, included.
+        high: the largest number, included.
+        log: on a logarithmic scale, as likely between 1 and 10 as between 10 and 100.
         integer: whole numbers only.
-        choices: instead of all of the above.
+        choices: at least two values, instead of all of the above.
     """
 
     low: float | None = None
@@ -39,7 +39,6 @@ class Range:
             require(not any("\\" in str(c) for c in self.choices), "choices have no backslash")
             return
         require(self.low is not None and self.high is not None, "low and high, or choices")
-        require(math.isfinite(self.low) and math.isfinite(self.high), "low and high are finite")
         require(self.low < self.high, f"low is below high, unlike {self.low} and {self.high}")
         require(not self.log or self.low > 0, f"low is above 0 where log=true, not {self.low}")
 
@@ -47,13 +46,12 @@ class Range:
         """Why `value` cannot be, or None if it can."""
         if self.choices:
             fits = any(type(one) is type(value) and one == value for one in self.choices)
-            told = ", ".join(map(str, self.choices))
-            return None if fits else f"{value!r} is not one of {told}"
+            return None if fits else f"{value!r} is not one of {', '.join(map(str, self.choices))}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"{value!r} is not a number"
         if not self.low <= value <= self.high:  # neither is NaN
-            told = "a number that large" if abs(value) > 1e15 else value
-            return f"{told} is not in {self.low:g} to {self.high:g}"
+            shown = "a number that large" if abs(value) > 1e15 else value
+            return f"{shown} is not in {self.low:g} to {self.high:g}"
         if self.integer and value != int(value):
             return f"{value} is not a whole number"
         return None

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import field
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from pydantic import Field
+
 from autoresearch.config.checks import require
+from common.schema import config_class
 
 
-@dataclass(frozen=True)
+@config_class
 class Endpoint:
     """A language model behind an OpenAI-compatible endpoint.
 
     Attributes:
-        url: up to and with /v1.
-        model: its name there.
+        url: its address, which ends with /v1.
+        model: the model's name there.
         key: name of the environment variable that holds the key; empty for none.
         timeout: seconds per request.
-        temperature, max_tokens: of the request.
+        temperature: of sampling.
+        max_tokens: of an answer.
     """
 
     url: str = "http://127.0.0.1:8000/v1"
     model: str = ""
     key: str = "OPENAI_API_KEY"
-    timeout: float = 60.0
-    temperature: float = 0.7
-    max_tokens: int = 600
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    temperature: Annotated[float, Field(ge=0)] = 0.7
+    max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 600
 
     def __post_init__(self) -> None:
         try:
@@ -38,66 +42,59 @@ class Endpoint:
             whole and self.url.isascii() and self.url.isprintable() and " " not in self.url,
             f"url is http(s)://host[:port]/..., not {self.url!r}",
         )
-        require(0 < self.timeout <= 3600, f"timeout is above 0 s, not {self.timeout}")
-        require(1 <= self.max_tokens <= 100_000, f"max_tokens is at least 1: {self.max_tokens}")
 
 
-@dataclass(frozen=True)
+@config_class
 class ProposerConfig:
     """Who proposes.
 
     Attributes:
-        kind: random, rules, tpe (extra research), llm, or transcript.
+        kind: random draws from the space; rules is a coach; tpe is Optuna's estimator (extra
+            research); llm asks a language model; transcript reads a file.
         candidates: per generation.
         tries: after so many refused proposals in a row, a generation goes on with what it has.
         keys: of random: how many settings a proposal changes at most.
         rules: of rules: the name of a file in conf/autoresearch/rules.
-        transcript: of transcript: a JSON-lines file of proposals.
+        transcript: of transcript: a file of JSON lines, one proposal each.
         endpoint: of llm: the language model.
     """
 
     kind: Literal["random", "rules", "tpe", "llm", "transcript"] = "rules"
-    candidates: int = 3
-    tries: int = 20
-    keys: int = 1
+    candidates: Annotated[int, Field(ge=1, le=99)] = 3
+    tries: Annotated[int, Field(ge=1, le=1000)] = 20
+    keys: Annotated[int, Field(ge=1, le=10)] = 1
     rules: str = "coach"
     transcript: str = ""
     endpoint: Endpoint = field(default_factory=Endpoint)
 
     def __post_init__(self) -> None:
-        require(1 <= self.candidates <= 99, f"candidates is 1 to 99, not {self.candidates}")
-        require(1 <= self.tries <= 1000, f"tries is 1 to 1000, not {self.tries}")
-        require(1 <= self.keys <= 10, f"keys is 1 to 10, not {self.keys}")
         require(
             (self.kind == "transcript") == bool(self.transcript),
             "transcript names a file where kind=transcript, and only there",
         )
 
 
-@dataclass(frozen=True)
+@config_class
 class ExecutorConfig:
     """How processes run.
 
     Attributes:
-        kind: local, processes of this machine; or ray, tasks on a Ray cluster (extra cluster),
-            each of whose nodes has this project installed, at the same commit.
-        jobs: at a time.
-        attempts: of one run that was lost with its process or node.
-        address: of ray: host:port of the cluster's head, or auto for the one that this machine
-            belongs to; empty starts one on this machine, for as long as the campaign runs.
-        cpus, gpus: of ray, what a task takes of its node.
+        kind: local is processes of this machine; ray is tasks on a Ray cluster (extra cluster),
+            each of whose nodes has this project installed at the same commit.
+        jobs: how many run at a time.
+        attempts: how often one run may be lost with its process or node.
+        address: of ray: host:port of the cluster's head, or auto for the cluster that this machine
+            belongs to; empty starts one on this machine for as long as the campaign runs.
+        cpus: of ray: what a task takes of its node.
+        gpus: of ray: what a task takes of its node.
     """
 
     kind: Literal["local", "ray"] = "local"
-    jobs: int = 1
-    attempts: int = 3
+    jobs: Annotated[int, Field(ge=1, le=1024)] = 1
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3
     address: str = ""
-    cpus: float = 1.0
-    gpus: float = 0.0
+    cpus: Annotated[float, Field(gt=0, le=1024)] = 1.0
+    gpus: Annotated[float, Field(ge=0, le=64)] = 0.0
 
     def __post_init__(self) -> None:
-        require(1 <= self.jobs <= 1024, f"jobs is 1 to 1024, not {self.jobs}")
-        require(1 <= self.attempts <= 100, f"attempts is 1 to 100, not {self.attempts}")
         require(self.kind == "ray" or not self.address, "address goes with kind=ray")
-        require(0 < self.cpus <= 1024, f"cpus is above 0, not {self.cpus}")
-        require(0 <= self.gpus <= 64, f"gpus is at least 0, not {self.gpus}")

@@ -7,11 +7,11 @@ key a campaign does not search is skipped, so one file serves many campaigns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
+from pydantic import Field
 
 from autoresearch.config import Range
 from autoresearch.config.checks import require
@@ -19,13 +19,14 @@ from common import schema
 from common.config import CONF_DIR
 from common.errors import ConfigError
 from common.keys import unknown_choice
+from common.schema import config_class
 
 RULES = CONF_DIR / "autoresearch" / "rules"
 
 Measures = Mapping[str, float | None]
 
 
-@dataclass(frozen=True)
+@config_class
 class Condition:
     """When a rule applies: a measure is known, and above or below a limit.
 
@@ -49,7 +50,7 @@ class Condition:
         return value > self.above if self.above is not None else value < self.below
 
 
-@dataclass(frozen=True)
+@config_class
 class Rule:
     """One change, and why.
 
@@ -65,16 +66,15 @@ class Rule:
 
     name: str
     key: str
-    factor: float
+    factor: Annotated[float, Field(gt=0)]
     hypothesis: str
     observable: str
-    sign: int
+    sign: Literal[1, -1]
     when: Condition | None = None
     start: float | None = None
 
     def __post_init__(self) -> None:
-        require(self.factor > 0 and self.factor != 1, f"factor is above 0 and not 1: {self.factor}")
-        require(self.sign in (1, -1), f"sign is 1 or -1, not {self.sign}")
+        require(self.factor != 1, "factor is not 1, which changes nothing")
 
     def moved(self, value: Any, span: Range, strength: int) -> Any:
         """The new value inside `span`; None if this rule cannot change the old one."""
@@ -101,7 +101,7 @@ class Rule:
         return span.choices[place] if 0 <= place < len(span.choices) else None
 
 
-@dataclass(frozen=True)
+@config_class
 class RuleBook:
     """The content of a rules file: `rules`, in the order in which they are tried."""
 

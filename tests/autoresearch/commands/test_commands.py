@@ -9,6 +9,16 @@ import pytest
 from autoresearch.__main__ import main
 from autoresearch.commands import settings
 from autoresearch.commands.settings import campaigns, load
+from autoresearch.config import (
+    Budgets,
+    CampaignConfig,
+    Commands,
+    ExecutorConfig,
+    Final,
+    Gates,
+    Reading,
+)
+from common.keys import field_docs, field_types
 from common.errors import ConfigError, UserError
 from common.files import to_plain
 from common.runs import ROOT
@@ -38,7 +48,7 @@ class TestCommand:
             (["run", "campaign=contrl_49k"], "did you mean 'control_49k'"),
             (["run", "campaign=control_49k", "proposer.knd=random"], "did you mean"),
             (["run", "campaign=control_49k", "budget=0"], "budget is at least 1"),
-            (["run", "campaign=control_49k", "gates.alpha=2"], "gates.alpha is between 0 and 1"),
+            (["run", "campaign=control_49k", "gates.alpha=2"], "gates.alpha is above 0 and below 1"),
             (["run", "control_49k"], "write name=value"),
             (["rn"], "did you mean 'run'"),
             (["show", "campaign=control_49k"], "show takes one name"),
@@ -69,6 +79,15 @@ class TestCommand:
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == "claims=2 rejected=2"
         assert "G4: 1 training seed" in done.stdout
+
+    def test_help_has_a_sentence_for_every_setting(self, capsys):
+        main(["run", "--help"])
+        text = capsys.readouterr().out
+        assert "gates.win=60.0" in text and "budget=<required>" in text
+        for group in (CampaignConfig, Commands, Reading, Gates, Budgets, Final, ExecutorConfig):
+            assert set(field_types(group)) == set(field_docs(group)), group
+        main(["run", "campaign=control_49k", "--help"])
+        assert "budget=194000" in capsys.readouterr().out
 
     def test_show_and_status_of_a_campaign(self, tmp_path, monkeypatch, capsys):
         proposer = toys.transcript(tmp_path / "t.jsonl", {"skill": 0.7})

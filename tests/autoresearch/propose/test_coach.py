@@ -70,9 +70,9 @@ class TestRules:
             ("rules: [{nme: x}]", "unknown key 'rules.0.nme'"),
             ("rules: [", "while parsing"),
             ("rules: [{name: a, key: b, factor: 1, hypothesis: c, observable: d, sign: 1}]",
-             "factor is above 0 and not 1"),
+             "factor is not 1"),
             ("rules: [{name: a, key: b, factor: 2, hypothesis: c, observable: d, sign: 0}]",
-             "sign is 1 or -1"),
+             "sign: 0 is not one of 1, -1"),
             ("rules: [{name: a, key: b, factor: 2, hypothesis: c, observable: d, sign: 1, "
              "when: {measure: m}}]", "above or below, one of the two"),
         ],
