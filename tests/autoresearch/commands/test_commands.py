@@ -18,9 +18,9 @@ from autoresearch.config import (
     Gates,
     Reading,
 )
-from common.keys import field_docs, field_types
 from common.errors import ConfigError, UserError
 from common.files import to_plain
+from common.keys import field_docs, field_types
 from common.runs import ROOT
 from tests.autoresearch import toys
 
@@ -48,7 +48,10 @@ class TestCommand:
             (["run", "campaign=contrl_49k"], "did you mean 'control_49k'"),
             (["run", "campaign=control_49k", "proposer.knd=random"], "did you mean"),
             (["run", "campaign=control_49k", "budget=0"], "budget is at least 1"),
-            (["run", "campaign=control_49k", "gates.alpha=2"], "gates.alpha is above 0 and below 1"),
+            (
+                ["run", "campaign=control_49k", "gates.alpha=2"],
+                "gates.alpha is above 0 and below 1",
+            ),
             (["run", "control_49k"], "write name=value"),
             (["rn"], "did you mean 'run'"),
             (["show", "campaign=control_49k"], "show takes one name"),
