@@ -65,11 +65,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     if command not in COMMANDS:
         raise unknown_choice("command", command, list(COMMANDS))
     if {"--help", "-h"} & set(words):
-        settings = [word for word in words if word.startswith("campaign=")]
-        values = to_plain(load(settings)[0]) if settings else None
-        print(DESCRIPTION, describe(CampaignConfig, values), sep="\n\n")
+        named = [word for word in words if word.startswith("campaign=")]
+        print(DESCRIPTION, _settings(named), sep="\n\n")
         return
     COMMANDS[command](words)
+
+
+def _settings(words: Sequence[str]) -> str:
+    """Help on every setting, with the values of the campaign that `words` name, if any."""
+    if not words:
+        return describe(CampaignConfig)
+    config, _ = load(words)
+    space = {key: str(span) for key, span in config.space.items()}
+    return describe(CampaignConfig, to_plain(config) | {"space": space})
 
 
 def listen() -> None:

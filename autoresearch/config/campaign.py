@@ -22,9 +22,9 @@ class CampaignConfig:
     """Everything that decides what a campaign does.
 
     Attributes:
-        name: of its directory below root; by default the file's name.
+        name: its directory below root; by default the name of its file.
         commands: how to train and to judge.
-        budget: of a full training run, in the trainer's unit.
+        budget: ticks (or updates, for a world model) of a full training run.
         space: the range of each setting that may be searched, by dotted key.
         gates: when a candidate goes on.
         final: what the winner is measured on at the end.
@@ -35,8 +35,8 @@ class CampaignConfig:
         executor: how processes run.
         first_unit: the units of generation g are first_unit + 10,000 g and up, so that no two
             generations share any.
-        seed: of proposals and of training seeds.
-        root: directory of campaigns.
+        seed: decides the proposals and the training seeds.
+        root: the directory of all campaigns.
     """
 
     name: str

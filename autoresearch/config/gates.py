@@ -45,7 +45,7 @@ class Guard:
     """A measure that may not get worse.
 
     Attributes:
-        measure: which.
+        measure: the measure.
         margin: how much worse than the parent's it may be; that it is not has to be proved.
         ceiling: how bad it may be at most, whatever the parent's is (a floor where larger is
             better); that has to be proved too.
@@ -86,7 +86,7 @@ class Gates:
         alpha: error budget of the whole campaign.
         spare_seeds: training seeds beyond the fewest that could suffice.
         seed_units: units on which each training seed is judged.
-        guard_alpha: level of each guard's test over training seeds.
+        guard_alpha: p-value at which a guard is proved over training seeds.
     """
 
     primary: Measure

@@ -19,7 +19,7 @@ class Final:
         first: the first of the sealed units, which nothing else ever uses.
         units: how many they are.
         seeds: training seeds, which no generation had.
-        level: of the test that the gain holds up.
+        level: p-value at which the gain has held up.
     """
 
     first: Annotated[int, Field(ge=0)] = 500
@@ -41,10 +41,10 @@ class Budgets:
     """Where a campaign ends, counted over all its processes and resumes; null is no limit.
 
     Attributes:
-        generations: at most.
-        ticks: engine ticks of training (updates, for a world model).
-        seconds: of processes, failed attempts included.
-        tokens: of a language model.
+        generations: how many there are at most.
+        ticks: engine ticks of training, or updates of a world model.
+        seconds: that processes may run in total, failed attempts included.
+        tokens: of a language model, prompts and answers.
         timeout: seconds that one process may take.
         grace: seconds between TERM and KILL when a process is ended.
     """

@@ -42,6 +42,12 @@ class Range:
         require(self.low < self.high, f"low is below high, unlike {self.low} and {self.high}")
         require(not self.log or self.low > 0, f"low is above 0 where log=true, not {self.low}")
 
+    def __str__(self) -> str:
+        if self.choices:
+            return " | ".join(map(str, self.choices))
+        kinds = ("whole numbers",) * self.integer + ("logarithmic",) * self.log
+        return ", ".join([f"{self.low:g} to {self.high:g}", *kinds])
+
     def accepts(self, value: Any) -> str | None:
         """Why `value` cannot be, or None if it can."""
         if self.choices:

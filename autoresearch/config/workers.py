@@ -20,9 +20,9 @@ class Endpoint:
         url: its address, which ends with /v1.
         model: the model's name there.
         key: name of the environment variable that holds the key; empty for none.
-        timeout: seconds per request.
-        temperature: of sampling.
-        max_tokens: of an answer.
+        timeout: seconds that a request may take.
+        temperature: how random the answers are; 0 is not at all.
+        max_tokens: of an answer, at most.
     """
 
     url: str = "http://127.0.0.1:8000/v1"
@@ -51,7 +51,7 @@ class ProposerConfig:
     Attributes:
         kind: random draws from the space; rules is a coach; tpe is Optuna's estimator (extra
             research); llm asks a language model; transcript reads a file.
-        candidates: per generation.
+        candidates: how many a generation has.
         tries: after so many refused proposals in a row, a generation goes on with what it has.
         keys: of random: how many settings a proposal changes at most.
         rules: of rules: the name of a file in conf/autoresearch/rules.
