@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
+from autoresearch.commands.progress import progress
 from autoresearch.commands.settings import directory_of, load, whole_number
 from autoresearch.config import CampaignConfig
 from autoresearch.judge.calibration import Noise, best_of_three, keep_calibration, simulate
 from autoresearch.loop.campaign import Campaign
 from autoresearch.loop.noise import LEAST_RUNS, measure
+from autoresearch.report.display import console
 from common import cli, schema
 from common.errors import ConfigError
 from common.files import to_plain, write_json
@@ -33,8 +35,11 @@ def calibrate(words: Sequence[str]) -> None:
         raise ConfigError(f"record is true or false, not {options['record']!r}")
     directory = directory_of(config).with_name(f"{config.name}_calibration")
     renamed = schema.build(CampaignConfig, to_plain(config) | {"name": directory.name})
-    with Campaign.opened(renamed, print) as campaign:
-        print(f"{runs} training runs, then as many judgements, in {directory}", flush=True)
+    with (
+        progress(renamed, console()) as shown,
+        Campaign.opened(renamed, shown.say, shown.watch) as campaign,
+    ):
+        shown.say(f"{runs} training runs, then as many judgements, in {directory}")
         noise = measure(campaign, runs, units)
     result = {"runs": runs, "units": units, **_simulated(noise, config, effects, count)}
     path = Path(options["out"]) if "out" in options else directory / "calibration.json"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.live import Live
-
+from autoresearch.commands.progress import progress
 from autoresearch.commands.settings import begun, directory_of, load
 from autoresearch.config import CampaignConfig
 from autoresearch.execute.artifacts import ArtifactStore
 from autoresearch.loop.campaign import Campaign, Stage
 from autoresearch.loop.plan import final_step
 from autoresearch.loop.recorded import recorded_config
-from autoresearch.loop.state import State
 from autoresearch.loop.steps import Stop
 from autoresearch.report.display import console, overview
 from autoresearch.report.summary import Summary, summarize
@@ -63,17 +61,11 @@ def final(words: Sequence[str]) -> None:
 def run_campaign(config: CampaignConfig, stage: Stage) -> None:
     """Run a campaign with its table on the screen, and print its numbers at the end."""
     screen = console()
-    with Live(console=screen, auto_refresh=False, transient=True) as live:
-
-        def watch(state: State) -> None:
-            if screen.is_terminal:
-                live.update(overview(config, state), refresh=True)
-
-        def say(text: str) -> None:
-            screen.print(text, markup=False, highlight=False, soft_wrap=True)
-
-        with Campaign.opened(config, say, watch) as campaign:
-            reason = campaign.run(stage)
+    with (
+        progress(config, screen) as shown,
+        Campaign.opened(config, shown.say, shown.watch) as campaign,
+    ):
+        reason = campaign.run(stage)
     summary = summarize(directory_of(config))
     screen.print(overview(config, summary.state))
     cli.finish(numbers(summary) | {"stopped": reason})

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from autoresearch.config.checks import require
-from autoresearch.config.error_budget import seeds_of, share_of
+from autoresearch.config.error_budget import claim_alpha, claim_seeds
 from common.schema import config_class
 
 Above = Annotated[float, Field(gt=1)]
@@ -115,5 +115,7 @@ class Gates:
 
     def claim(self, generation: int) -> tuple[float, int]:
         """What a claim of this generation may spend of alpha, and the training seeds it takes."""
-        alpha = share_of(self.alpha, generation, self.finalists)
-        return alpha, seeds_of(alpha, self.guard_alpha if self.guards else None, self.spare_seeds)
+        alpha = claim_alpha(self.alpha, generation, self.finalists)
+        return alpha, claim_seeds(
+            alpha, self.guard_alpha if self.guards else None, self.spare_seeds
+        )

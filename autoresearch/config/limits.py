@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from autoresearch.config.checks import require
-from autoresearch.config.error_budget import seeds_needed
+from autoresearch.config.error_budget import fewest_seeds
 from common.schema import config_class
 
 
@@ -28,7 +28,7 @@ class Final:
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
 
     def __post_init__(self) -> None:
-        least = seeds_needed(self.level)
+        least = fewest_seeds(self.level)
         require(
             least <= self.seeds,
             f"seeds is at least {least}, the fewest that can reach a level of {self.level:g}, "

@@ -16,7 +16,7 @@ import socket
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,10 @@ class RayExecutor:
         self._running[reference] = job, time.monotonic()
         return 0
 
-    def wait(self) -> list[Ended]:
+    def wait(self, poll: Callable[[], None] = lambda: None) -> list[Ended]:
         ready: list[Any] = []
         while self._running and not ready:
+            poll()
             # With a timeout, so that signals are handled in between.
             ready, _ = self.ray.wait(list(self._running), timeout=WAIT_SECONDS)
         return [self._collect(reference) for reference in ready]

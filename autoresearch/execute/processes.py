@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +91,8 @@ class Executor(Protocol):
     def start(self, job: Job) -> int:
         """Start a job; returns the id of its process group, or 0 if it runs on another machine."""
 
-    def wait(self) -> list[Ended]:
-        """Block until at least one job has ended; returns all that have."""
+    def wait(self, poll: Callable[[], None] = lambda: None) -> list[Ended]:
+        """Block until at least one job has ended; returns all that have. Calls `poll` meanwhile."""
 
     def stop(self) -> None:
         """End everything that runs."""
@@ -123,8 +123,9 @@ class LocalExecutor:
         self._running[job.token] = job, process, time.monotonic()
         return process.pid
 
-    def wait(self) -> list[Ended]:
+    def wait(self, poll: Callable[[], None] = lambda: None) -> list[Ended]:
         while self._running:
+            poll()
             ended = []
             for token, (job, process, began) in list(self._running.items()):
                 seconds = time.monotonic() - began

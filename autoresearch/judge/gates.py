@@ -119,7 +119,7 @@ def screen(rows: Rows, parent: Rows, gates: Gates) -> ScreenVerdict:
 
 
 def seeds(
-    runs: Sequence[Rows], parents: Sequence[Rows], wanted: int, alpha: float, gates: Gates
+    runs: Sequence[Rows], parents: Sequence[Rows], needed: int, alpha: float, gates: Gates
 ) -> SeedsVerdict:
     """G4: is this configuration better than the parent's, training seed by training seed?
 
@@ -129,7 +129,7 @@ def seeds(
 
     Args:
         runs, parents: rows by seed, in the order of the seeds, as many as there are so far.
-        wanted: how many seeds the claim takes.
+        needed: how many seeds the claim takes.
         alpha: what this claim may spend of the error budget.
     """
     primary = gates.primary
@@ -140,13 +140,13 @@ def seeds(
 
     def verdict(outcome: Outcome | None, reasons: list[str], **tests: Any) -> SeedsVerdict:
         return SeedsVerdict(
-            outcome is Outcome.WIN, reasons, outcome, len(gains), wanted, alpha, gains,
+            outcome is Outcome.WIN, reasons, outcome, len(gains), needed, alpha, gains,
             mean_interval(gains), **tests,
         )  # fmt: skip
 
-    if len(gains) < wanted:
+    if len(gains) < needed:
         large = 1e3 * (float(np.abs(gains).sum()) or 1.0)
-        best = sign_flip_test([*gains, *[large] * (wanted - len(gains))], "greater")
+        best = sign_flip_test([*gains, *[large] * (needed - len(gains))], "greater")
         if best <= alpha:
             return verdict(None, [])
         reason = f"p could not get below {best:.3g} any more, {alpha:.3g} is needed"

@@ -38,6 +38,7 @@ class Attempts:
         write: adds a row to the ledger and to the state.
         harness, store, executor: how tasks are started, where artifacts are kept, what runs tasks.
         say: prints a line.
+        watch: is given the state while runs are waited for.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class Attempts:
         store: ArtifactStore,
         executor: Executor,
         say: Callable[[str], None],
+        watch: Callable[[State], None],
     ) -> None:
         self.config, self.state, self.write = config, state, write
-        self.harness, self.store, self.executor, self.say = harness, store, executor, say
+        self.harness, self.store, self.executor = harness, store, executor
+        self.say, self.watch = say, watch
 
     def perform(self, tasks: Sequence[Task], limited: bool = True) -> str | None:
         """Run tasks, `executor.jobs` at a time.
@@ -72,7 +75,7 @@ class Attempts:
                 data = {"run": run.id, "attempt": run.last.number, "pid": pid}
                 self.write(RowKind.RUNNING, data)
                 running[run.last.token] = run
-            for ended in self.executor.wait():
+            for ended in self.executor.wait(lambda: self.watch(self.state)):
                 self._ended(running.pop(ended.token), ended)
         return None
 

@@ -58,7 +58,7 @@ class Campaign:
         ledger: open for writing.
         say: prints a line.
         executor: what runs tasks.
-        watch: is given the state after every row.
+        watch: is given the state after every row, and while runs are waited for.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Campaign:
         self.harness, store = Harness(config, directory), ArtifactStore(directory / "artifacts")
         self.load = lru_cache(maxsize=4096)(store.load)
         self.attempts = Attempts(
-            config, self.state, self._write, self.harness, store, executor, say
+            config, self.state, self._write, self.harness, store, executor, say, watch
         )
         self._proposer: Proposer | None = None
         self._over = False

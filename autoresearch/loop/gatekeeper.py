@@ -172,20 +172,20 @@ class Gatekeeper:
 
     def _claimed(self, generation: Generation, candidate: Candidate) -> SeedsVerdict:
         """G4 of one candidate, seed by seed until it has an outcome."""
-        alpha, wanted = self.gates.claim(generation.number)
+        alpha, needed = self.gates.claim(generation.number)
         runs: list[Rows] = []
         parents: list[Rows] = []
         together = max(1, self.config.executor.jobs // 2)
         while True:
             # Several seeds are trained at a time if there are processes for them. The verdict looks
             # at them one by one, so that it does not depend on the number of processes.
-            ahead = range(len(runs) + 1, min(len(runs) + together, wanted) + 1)
+            ahead = range(len(runs) + 1, min(len(runs) + together, needed) + 1)
             pairs = [self._pair(generation, candidate, index) for index in ahead]
             self.measured.need_judged(task for pair in pairs for task in pair)
             for mine, other in pairs:
                 runs.append(self.measured.rows(mine))
                 parents.append(self.measured.rows(other))
-                verdict = gates.seeds(runs, parents, wanted, alpha, self.gates)
+                verdict = gates.seeds(runs, parents, needed, alpha, self.gates)
                 if verdict.outcome:
                     return verdict
 

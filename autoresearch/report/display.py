@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -88,7 +90,10 @@ def final_lines(state: State) -> list[str]:
 
 
 def running_lines(state: State) -> list[str]:
-    """The runs that have not ended yet."""
-    open_runs = [run for run in state.runs.values() if run.open]
-    now = [f"{run.id} {run.task.kind} {run.task.candidate}" for run in open_runs]
+    """The runs that have not ended yet, and for how long they have run."""
+    now = [
+        f"{run.id} {run.task.kind} {run.task.candidate} ({time.time() - run.last.began:.0f} s)"
+        for run in state.runs.values()
+        if run.open
+    ]
     return [f"now: {', '.join(now)}"] if now else []

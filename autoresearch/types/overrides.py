@@ -48,24 +48,24 @@ def digest(overrides: Mapping[str, Any]) -> str:
 
 
 def strays(
-    parent: Mapping[str, Any], own: Mapping[str, Any], overrides: Mapping[str, Any]
+    base: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> list[str]:
-    """Where what a run was really configured with is not what was proposed, as messages.
+    """Where a run's configuration is not what was proposed, as messages.
 
     Args:
-        parent: the base run's whole configuration, dotted, as it wrote it.
-        own: the candidate's.
+        base: the whole configuration that the base's run wrote, dotted key to value.
+        config: the one that the candidate's run wrote.
         overrides: of the candidate against the base.
     """
-    found = []
-    for key in sorted(parent.keys() | own.keys()):
-        before, after = parent.get(key), own.get(key)
+    messages = []
+    for key in sorted(base.keys() | config.keys()):
+        before, after = base.get(key), config.get(key)
         if key in overrides:
             if not _same(after, overrides[key]):
-                found.append(f"{key} is {after}, not the proposed {overrides[key]}")
+                messages.append(f"{key} is {after}, not the proposed {overrides[key]}")
         elif not _same(before, after):
-            found.append(f"{key} is {after} instead of {before}, which nobody proposed")
-    return found
+            messages.append(f"{key} is {after} instead of {before}, which nobody proposed")
+    return messages
 
 
 def as_arguments(overrides: Mapping[str, Any]) -> list[str]:

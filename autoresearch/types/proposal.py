@@ -15,16 +15,16 @@ MAX_TEXT = 2000
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a proposer says.
+    """A change, a reason for it, and a prediction.
 
     Attributes:
-        change: key to value, against the parent's configuration.
+        change: dotted key to value, against the parent's configuration.
         hypothesis: why that should be better.
-        observable: a judged measure that the mechanism must move.
+        observable: a judged measure that has to move if the hypothesis is right.
         sign: 1 if it should grow, -1 if it should fall.
         source: who proposed it.
-        cost: what the proposal itself cost, such as {"tokens": 812}.
-        evidence: what tells how it came about, such as hashes of a prompt and a reply.
+        cost: of the proposal itself, such as {"tokens": 812}.
+        evidence: where it came from, such as hashes of a prompt and a reply.
     """
 
     change: dict[str, Any]
@@ -37,19 +37,20 @@ class Proposal:
 
     @classmethod
     def parse(cls, content: Any, source: str) -> Proposal:
-        """From what a model, or a transcript, says: plain data of untrusted make.
+        """A proposal from a model's answer, or from a line of a file: data that nobody checked.
 
-        Raises `UserError` with what is wrong: the four fields and no others, of the right types.
+        It has to have four fields (change, hypothesis, observable, sign) and no others, of the
+        right types; otherwise raises `UserError`, which says what is wrong.
         """
         if not isinstance(content, Mapping):
             raise UserError("a proposal is a JSON object")
-        wanted = ("change", "hypothesis", "observable", "sign")
-        absent = [name for name in wanted if name not in content]
-        foreign = [ascii(str(name)[:40])[1:-1] for name in content if name not in wanted]
+        fields = ("change", "hypothesis", "observable", "sign")
+        absent = [name for name in fields if name not in content]
+        foreign = [ascii(str(name)[:40])[1:-1] for name in content if name not in fields]
         if absent or foreign:
-            told = [f"no {', '.join(absent)}"] if absent else []
-            told += [f"unknown {', '.join(foreign)}"] if foreign else []
-            raise UserError(f"a proposal has {', '.join(wanted)}; this one: {'; '.join(told)}")
+            faults = [f"no {', '.join(absent)}"] if absent else []
+            faults += [f"unknown {', '.join(foreign)}"] if foreign else []
+            raise UserError(f"a proposal has {', '.join(fields)}; this one: {'; '.join(faults)}")
         change, hypothesis = content["change"], content["hypothesis"]
         observable, sign = content["observable"], content["sign"]
         if not isinstance(change, Mapping) or not all(isinstance(key, str) for key in change):
@@ -57,7 +58,7 @@ class Proposal:
         for key, value in change.items():
             if not isinstance(value, str | int | float | bool):
                 raise UserError(f"change.{ascii(key[:40])[1:-1]} is no plain value")
-        # It is printed: what could move the cursor would forge the lines around it.
+        # It is printed. A character that moves the cursor could forge the lines around it.
         texts = [value for pair in change.items() for value in pair if isinstance(value, str)]
         if not all(text.isprintable() and len(text) <= MAX_TEXT for text in texts):
             raise UserError(f"change is in printable text of at most {MAX_TEXT} characters")

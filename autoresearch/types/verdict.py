@@ -195,7 +195,8 @@ class SeedsVerdict(Verdict):
 
     Attributes:
         outcome: None if more seeds are needed.
-        seeds: judged, of `wanted`.
+        seeds: how many were judged.
+        wanted: how many the claim takes.
         alpha: what the claim may spend of the error budget.
         gains: of the primary over the parent's, by seed; `gain` is their mean.
         p: of the exact test; None where it was ended before the last seed.
