@@ -16,6 +16,7 @@ from common.runs import ROOT
 from experiments.report.ablations import ablations
 from experiments.report.document import report
 from experiments.report.facts import facts, filled
+from experiments.report.world_model_card import world_model_card
 
 DESCRIPTION = """Generate REPORT.md and the marked parts of documents from experiments/records.
 
@@ -23,7 +24,8 @@ DESCRIPTION = """Generate REPORT.md and the marked parts of documents from exper
     python scripts/report.py check=true   only say whether they are what the records give
 
 Campaigns that `python -m autoresearch keep` put into experiments/campaigns get a section each. A
-page and pictures are written beside their ledgers.
+page and pictures are written beside their ledgers. A world model in experiments/checkpoints gets
+its model card if it has records.
 
 Marked parts stand between <!-- <name>:begin --> and <!-- <name>:end -->. They are `facts` in
 README.md, and `ablations` in docs/ppo.md if it has these marks."""
@@ -54,6 +56,9 @@ def documents(
         readme: filled(before, "facts", facts(records), readme.name),
         root / "REPORT.md": report(records, research_sections(records, campaigns)),
     }
+    for checkpoint in sorted((root / "experiments" / "checkpoints").glob("*.pt")):
+        if card := world_model_card(checkpoint, records):
+            texts[checkpoint.with_suffix(".md")] = card
     for place in keep.kept(campaigns):
         verify(place)
         pages = campaign_report.documents(summarize(place))

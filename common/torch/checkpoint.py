@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from common.errors import UserError
 from common.files import atomic_write_bytes
 
+_MAKERS = {"ppo": "python train_ppo.py", "rssm": "python train_world_model.py"}
+"""Room of a checkpoint's format -> the command that makes such checkpoints."""
+
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
     """Write tensors and plain data, all or nothing; `content` names its `format`."""
@@ -53,6 +56,8 @@ def read_checkpoint(
         raise UserError(f"{path} is a directory; name a file such as {path}/checkpoints/best.pt")
     try:
         data = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such checkpoint; {_MAKERS[room]} makes one") from None
     except OSError as error:
         raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from None
     try:

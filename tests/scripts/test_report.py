@@ -1,12 +1,18 @@
 """The report says what the records say, with seeds and tracks told apart."""
 
+import shutil
+
 import pytest
+import torch
 
 from common.errors import UserError
+from common.files import sha256_file
 from common.markdown import tables
-from common.records import write_record
+from common.records import RECORDS, write_record
+from common.runs import ROOT
 from experiments.report.document import report
 from experiments.report.facts import facts, filled
+from experiments.report.world_model_card import world_model_card
 from scripts.report import documents
 from tests.experiments.report.small_records import (
     PLACE,
@@ -129,6 +135,24 @@ def test_marked_parts_are_filled_and_broken_marks_refused():
     for broken in ("", begin, end + begin, begin + end + begin + end):
         with pytest.raises(UserError, match=r"README\.md needs one <!-- facts:begin -->"):
             filled(broken, "facts", "new", "README.md")
+
+
+def test_a_world_model_has_a_card_only_with_records_of_this_very_file(tmp_path):
+    checkpoint = ROOT / "experiments" / "checkpoints" / "P5.pt"
+    assert world_model_card(checkpoint, tmp_path) is None
+    for path in RECORDS.glob("*_p*.json"):
+        shutil.copy(path, tmp_path)
+    for path in RECORDS.glob("probe_*.json"):
+        shutil.copy(path, tmp_path)
+    text = world_model_card(checkpoint, tmp_path)
+    assert "It fails the probe recovery" in text and "| faithfulness | 0.85" in text
+    assert sha256_file(checkpoint) in text
+    other = tmp_path / "P5.pt"
+    content = torch.load(checkpoint, weights_only=True)
+    content["about"]["seed"] = 7
+    torch.save(content, other)
+    with pytest.raises(UserError, match=r"judged another P5.pt: python -m probes all"):
+        world_model_card(other, tmp_path)
 
 
 def test_the_documents_of_a_tree(tmp_path):
