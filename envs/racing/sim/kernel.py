@@ -7,33 +7,23 @@ directory is therefore named by the content of the whole package: any edit compi
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
-from pathlib import Path
-
 import numba
 
+from envs.racing.sim.cache import KernelCache, candidates, find_directory
+from envs.racing.sim.notice import CompileNotice
 
-def _cache_directory() -> Path:
-    digest = hashlib.sha256(numba.__version__.encode())
-    package = Path(__file__).parents[1]
-    for source in sorted(package.rglob("*.py")):
-        digest.update(source.relative_to(package).as_posix().encode() + source.read_bytes())
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
-    directory = root / "dreamracer" / f"kernels-{digest.hexdigest()[:16]}"
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Cached kernels are executed: nobody else may have put them there.
-        if os.access(directory, os.W_OK) and directory.stat().st_uid == os.getuid():
-            return directory
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="dreamracer-kernels-"))
+CACHE_DIRECTORY = find_directory()
+"""Where machine code is kept; None if no directory can be written."""
 
 
-CACHE_DIRECTORY = _cache_directory()
+def _remedy() -> str:
+    if CACHE_DIRECTORY is not None:
+        return ""
+    tried = " and ".join(map(str, candidates()))
+    return f": {tried} cannot be written; set NUMBA_CACHE_DIR to a directory that can"
+
+
+_notice = CompileNotice(_remedy())
 
 
 def kernel(function=None, /, *, inline: str = "never", counted: bool = True):
@@ -48,10 +38,8 @@ def kernel(function=None, /, *, inline: str = "never", counted: bool = True):
     """
     if function is None:
         return lambda f: kernel(f, inline=inline, counted=counted)
-    before = numba.config.CACHE_DIR
-    # Numba reads the directory when a function is decorated; other packages keep their own.
-    numba.config.CACHE_DIR = str(CACHE_DIRECTORY)
-    try:
-        return numba.njit(cache=True, nogil=True, inline=inline, _nrt=counted)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    compiled = numba.njit(nogil=True, inline=inline, _nrt=counted)(function)
+    if CACHE_DIRECTORY is not None:
+        compiled._cache = KernelCache(function, CACHE_DIRECTORY)
+    _notice.watch(compiled)
+    return compiled
