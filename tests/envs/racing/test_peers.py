@@ -1,0 +1,424 @@
+"""The environments in other people's hands: Gymnasium's wrappers and vector forms, SB3, PettingZoo.
+
+Every case is one that the real CarRacing-v3 passes.
+"""
+
+import copy
+import functools
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import wrappers
+from gymnasium.utils import seeding
+
+import envs.racing  # noqa: F401  registers the ids
+from common.errors import UserError
+from envs.racing import EnvConfig, RacingVectorEnv, parallel_env
+from envs.racing.config import RewardConfig
+from envs.racing.parallel_env import RacingParallelEnv
+from envs.racing.sim.track import carracing_points
+
+IDS = ["racing/CarRacing-v0", "racing/Race-v0"]
+SEEDS = [0, 99, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64, 10**30]
+GAS = np.array([0.1, 0.6, 0.0], np.float32)
+
+
+def track_points(env) -> np.ndarray:
+    return env.unwrapped._vector.engine.tracks[0].track.points
+
+
+# Statistics
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_gymnasiums_statistics_wrapper_sees_a_natural_end(env_id):
+    with wrappers.RecordEpisodeStatistics(gymnasium.make(env_id, max_ticks=12)) as env:
+        for _ in range(2):
+            env.reset(seed=3)
+            for _ in range(12):
+                *_, truncated, info = env.step(GAS)
+            assert truncated and info["episode"]["l"] == 12
+            assert info["episode_statistics"]["length"] == 12
+            assert info["episode"]["r"] == pytest.approx(info["episode_statistics"]["return"])
+
+
+@pytest.mark.parametrize("mode", [None, "sync", "async"])
+def test_gymnasiums_vector_statistics_and_lists_of_infos(mode):
+    env = gymnasium.make_vec(IDS[1], num_envs=2, vectorization_mode=mode, max_ticks=6)
+    env = wrappers.vector.RecordEpisodeStatistics(env)
+    try:
+        env.reset(seed=7)
+        for _ in range(6):
+            *_, truncated, info = env.step(np.stack([GAS, GAS]))
+        assert truncated.all() and info["episode"]["l"].tolist() == [6, 6]
+    finally:
+        env.close()
+
+
+def test_infos_of_the_vector_form_become_a_list():
+    env = wrappers.vector.DictInfoToList(gymnasium.make_vec(IDS[1], num_envs=2, max_ticks=3))
+    env.reset(seed=7)
+    for _ in range(3):
+        infos = env.step(np.stack([GAS, GAS]))[-1]
+    assert [info["episode_statistics"]["length"] for info in infos] == [3, 3]
+    env.close()
+
+
+def test_stable_baselines_trains_without_a_monitor():
+    sb3 = pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    make = functools.partial(gymnasium.make, IDS[0], max_ticks=40, size=64)
+    env = DummyVecEnv([make])
+    model = sb3.PPO("CnnPolicy", env, n_steps=64, batch_size=64, n_epochs=1, device="cpu")
+    model.learn(64)
+    env.close()
+
+
+def test_stable_baselines_draws_unsigned_seeds_of_32_bits():
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.env_util import make_vec_env
+
+    env = make_vec_env(IDS[0], n_envs=2, seed=2**32 - 2, env_kwargs={"max_ticks": 5})
+    env.reset()
+    for _ in range(6):
+        _, _, dones, infos = env.step(np.stack([GAS, GAS]))
+        if dones.all():
+            assert infos[0]["episode"]["l"] == 5, "Monitor's own statistics"
+    env.close()
+
+
+# Seeds
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_seed_that_gymnasium_takes_names_its_track(seed):
+    generator, _ = seeding.np_random(seed)
+    with gymnasium.make(IDS[0]) as env:
+        _, info = env.reset(seed=seed)
+        np.testing.assert_array_equal(track_points(env), carracing_points(seed))
+        assert info["track_seed"] == seed
+        state = env.unwrapped.snapshot()
+        again = copy.deepcopy(env.unwrapped)
+        again.reset(seed=1)
+        again.restore(state)
+        assert again.step(GAS)[-1]["track_seed"] == seed
+        assert env.unwrapped.np_random.random() == generator.random()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("seed", [2**32 - 1, 2**63, 2**64, 2**64 + 1, 10**30])
+def test_large_seeds_make_the_tracks_of_the_real_game(seed):
+    from envs.racing.reference.drive import make_reference
+    from envs.racing.reference.parity import track_difference
+
+    real = make_reference()
+    assert max(track_difference(real, seed).values()) < 1e-9
+    real.close()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "7", [3]])
+def test_what_is_no_seed_is_refused(seed):
+    for env in (gymnasium.make(IDS[0]).unwrapped, RacingParallelEnv(2)):
+        with pytest.raises(UserError, match="a seed is a whole number from 0 on"):
+            env.reset(seed=seed)
+        env.close()
+
+
+@pytest.mark.parametrize("mode", [None, "sync", "async"])
+def test_large_seeds_pass_through_every_vector_form(mode):
+    env = gymnasium.make_vec(IDS[0], num_envs=2, vectorization_mode=mode, max_ticks=2)
+    _, info = env.reset(seed=2**63 - 1)
+    assert info["track_seed"].tolist() == [2**63 - 1, 2**63]
+    for _ in range(4):  # over an end: a drawn seed beside, or in place of, the large one
+        *_, info = env.step(np.stack([GAS, GAS]))
+    assert max(info["track_seed"].tolist()) < 10**6
+    env.close()
+
+
+def single(**options):
+    env = gymnasium.make(IDS[1], **options).unwrapped
+    return env, lambda seed=None: [env.reset(seed=seed)[1]["track_seed"]]
+
+
+def several(**options):
+    env = RacingVectorEnv(3, preset="race", **options)
+    return env, lambda seed=None: env.reset(seed=seed)[1]["track_seed"].tolist()
+
+
+def parallel(**options):
+    env = RacingParallelEnv(2, **options)
+    return env, lambda seed=None: [env.reset(seed=seed)[1]["car_0"]["track_seed"]]
+
+
+@pytest.mark.parametrize("make", [single, several, parallel])
+def test_a_seed_decides_all_that_follows(make):
+    """Sequences of resets: equal for equal seeds, disjoint for others, random without one."""
+
+    def sequence(seed, before=0):
+        env, reset = make(track_pool=0)
+        for _ in range(before):
+            reset()
+        tracks = reset(seed)
+        for _ in range(4):
+            tracks += reset()
+        env.close()
+        return tracks
+
+    first = sequence(100)
+    assert first == sequence(100) == sequence(100, before=2)
+    sequences = [first[len(first) // 5 :]]
+    sequences += [sequence(seed)[len(first) // 5 :] for seed in (101, 102)]
+    sequences += [sequence(None), sequence(None)]
+    for i, one in enumerate(sequences):
+        assert len(set(one)) == len(one)
+        for other in sequences[:i]:
+            assert not set(one) & set(other)
+
+
+def test_a_list_of_seeds_is_that_many_single_environments():
+    seeds = [5, 7, 2**40]
+    env, reset = several(direction="both")
+    rows = [reset(seeds)] + [reset() for _ in range(3)]
+    directions = [track.track.direction for track in env.engine.tracks]
+    for k, seed in enumerate(seeds):
+        alone, reset_alone = single(direction="both")
+        tracks = reset_alone(seed) + [reset_alone()[0] for _ in range(3)]
+        assert tracks == [row[k] for row in rows]
+        assert alone._vector.engine.tracks[0].track.direction == directions[k]
+        alone.close()
+    env.close()
+
+
+# make and make_vec
+
+
+OPTIONS = {
+    "grey": True,
+    "frame_stack": 3,
+    "size": 64,
+    "action_repeat": 2,
+    "reward": {"progress": 10.0, "time": -1.0},
+    "render_mode": "rgb_array",
+    "max_episode_steps": 4,
+}
+
+
+def test_make_and_make_vec_take_the_same_options_and_behave_alike():
+    vector = gymnasium.make_vec(IDS[1], num_envs=3, **OPTIONS)
+    frames, infos = vector.reset(seed=5)
+    singles = [gymnasium.make(IDS[1], **OPTIONS) for _ in range(3)]
+    for k, env in enumerate(singles):
+        frame, info = env.reset(seed=5 + k)
+        np.testing.assert_array_equal(frames[k], frame)
+        assert infos["track_seed"][k] == info["track_seed"] == 5 + k
+    for step in range(1, 5):
+        frames, rewards, terminated, truncated, infos = vector.step(np.stack([GAS] * 3))
+        seen = frames if step < 4 else infos["final_obs"]
+        pictures = None if step == 4 else vector.render()
+        for k, env in enumerate(singles):
+            frame, reward, end, cut, _ = env.step(GAS)
+            np.testing.assert_array_equal(seen[k], frame)
+            assert (rewards[k], terminated[k], truncated[k]) == (np.float32(reward), end, cut)
+            if pictures is not None:
+                np.testing.assert_array_equal(pictures[k], env.render())
+        assert truncated.all() == (step == 4)
+    for env in (vector, *singles):
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"grye": True}, "option: 'grye' is not one of .*did you mean 'grey'"),
+        ({"reward": {"tiem": 1.0}}, "reward term: 'tiem' is not one of .*did you mean 'time'"),
+        ({"reward": 3}, "reward is a RewardConfig or a mapping, not 3"),
+        ({"render_mode": "ansi"}, "render_mode is one of rgb_array, state_pixels, not 'ansi'"),
+        ({"split": "sealed"}, "sealed: 500-999"),
+        ({"frame_stack": 0}, "frame_stack"),
+    ],
+)
+def test_every_form_explains_bad_options(options, complaint):
+    for make in (single, several, parallel):
+        with pytest.raises(UserError, match=complaint):
+            make(**options)
+
+
+# Copies
+
+
+def bare(config=None):
+    return RacingVectorEnv(4, config or EnvConfig(max_ticks=9, track_pool=2, threads=2), seed=3)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+@pytest.mark.parametrize("kind", ["vector", "race of four", "single", "parallel"])
+def test_a_copy_in_mid_episode_continues_bit_by_bit(kind, copied):
+    if kind in ("vector", "race of four"):
+        agents = 1 if kind == "vector" else 4
+        env = bare(EnvConfig(max_ticks=9, frame_stack=2, grey=True, num_agents=agents, threads=2))
+        env.reset(seed=4)
+        actions = np.stack([GAS] * 4)
+        step = lambda e: e.step(actions)  # noqa: E731
+    elif kind == "single":
+        env = gymnasium.make(IDS[0], max_ticks=9)
+        env.reset(seed=2**64)
+        step = lambda e: e.step(GAS)  # noqa: E731
+    else:
+        env = RacingParallelEnv(3, max_ticks=50)
+        env.reset(seed=4)
+        step = lambda e: e.step({agent: GAS for agent in e.agents})  # noqa: E731
+    for _ in range(5):
+        step(env)
+    twin = copied(env)
+    for _ in range(4 if kind in ("single", "parallel") else 14):
+        ours, theirs = step(env), step(twin)
+        ours, theirs = pickle.dumps(ours[:-1]), pickle.dumps(theirs[:-1])
+        assert ours == theirs
+    assert str(step(env) if kind == "parallel" else env.reset()[1]) == str(
+        step(twin) if kind == "parallel" else twin.reset()[1]
+    )
+    env.close()
+    twin.reset(seed=1)
+    step(twin)
+    twin.close()
+
+
+def test_copies_of_fresh_and_of_closed_environments_are_the_same():
+    env = bare()
+    fresh = copy.deepcopy(env)
+    np.testing.assert_array_equal(env.reset()[0], fresh.reset()[0])
+    env.close()
+    fresh.close()
+    with pytest.raises(UserError, match=r"step\(\) after close\(\)"):
+        copy.deepcopy(env).step(np.stack([GAS] * 4))
+
+
+def test_gymnasiums_processes_drive_it():
+    # A new process knows the id by the module that registers it.
+    make = functools.partial(gymnasium.make, f"envs.racing:{IDS[1]}", max_ticks=3)
+    env = gymnasium.vector.AsyncVectorEnv([make, make], context="spawn")
+    twin = gymnasium.vector.SyncVectorEnv([make, make])
+    np.testing.assert_array_equal(env.reset(seed=1)[0], twin.reset(seed=1)[0])
+    for _ in range(5):
+        ours, theirs = env.step(np.stack([GAS] * 2)), twin.step(np.stack([GAS] * 2))
+        for a, b in zip(ours[:-1], theirs[:-1], strict=True):
+            np.testing.assert_array_equal(a, b)
+    env.close()
+    twin.close()
+
+
+# Actions and endings
+
+
+def test_carracing_clips_what_the_real_game_clips():
+    env, twin = (gymnasium.make(IDS[0]) for _ in range(2))
+    for e in (env, twin):
+        e.reset(seed=3)
+    for wild, tame in (
+        ([5.0, 5.0, 5.0], [1, 1, 1]),
+        ([-np.inf, 9.0, -3.0], [-1, 1, 0]),
+        ([0.5, -1.0, 0.2], [0.5, 0, 0.2]),
+    ):
+        a, b = (e.step(np.array(x, np.float32)) for e, x in ((env, wild), (twin, tame)))
+        np.testing.assert_array_equal(a[0], b[0])
+        assert str(a[1:]) == str(b[1:])
+    for bad in ([0, np.nan, 0], [0, 0], 0.5):
+        with pytest.raises(ValueError, match=r"nan|shape \(3,\)"):
+            env.unwrapped.step(np.array(bad))
+    race = gymnasium.make(IDS[1], disable_env_checker=True)
+    race.reset(seed=3)
+    with pytest.raises(ValueError, match="gas of environment 0 is 5"):
+        race.step(np.array([0.0, 5.0, 0.0]))
+
+
+@pytest.mark.parity
+def test_the_real_game_does_the_same_beyond_the_bounds():
+    from envs.racing.reference.drive import make_reference
+
+    poses = []
+    for action in ([5.0, 5.0, 5.0], [1.0, 1.0, 1.0]):
+        real = make_reference()
+        real.reset(seed=3)
+        for _ in range(20):
+            real.step(np.array([0.0, 1.0, 0.0]))
+        for _ in range(20):
+            real.step(np.array(action))
+        poses.append((*real.car.hull.position, real.car.hull.angle))
+        real.close()
+    np.testing.assert_allclose(*poses, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [single, several, parallel])
+def test_nothing_is_driven_after_close(make):
+    env, reset = make(render_mode="rgb_array")
+    reset(1)
+    actions = {"single": GAS, "several": np.stack([GAS] * 3)}.get(make.__name__)
+    if actions is None:
+        actions = {agent: GAS for agent in env.agents}
+    env.close()
+    for use in (lambda: env.step(actions), lambda: reset(2), env.render):
+        with pytest.raises(UserError, match=r"after close\(\); make another environment"):
+            use()
+
+
+# PettingZoo
+
+
+def test_pettingzoos_own_tests():
+    from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test
+
+    parallel_api_test(parallel_env.parallel_env(num_agents=3, max_cycles=20), num_cycles=60)
+    parallel_seed_test(lambda: parallel_env.parallel_env(max_cycles=20), num_cycles=30)
+    max_cycles_test(parallel_env)
+    api_test(parallel_env.env(max_cycles=20), num_cycles=50)
+
+
+def test_a_race_is_rendered_from_the_first_car_that_drives():
+    env = parallel_env.parallel_env(num_agents=2, render_mode="rgb_array", max_cycles=3)
+    with pytest.raises(UserError, match=r"reset\(\) before render"):
+        env.render()
+    env.reset(seed=1)
+    picture = env.render()
+    assert picture.dtype == np.uint8 and picture.shape[2] == 3
+    env.agents = ["car_1"]
+    assert (env.render() != picture).any()
+    env.close()
+
+
+def test_the_parallel_form_refuses_what_the_others_refuse():
+    env = RacingParallelEnv(2, reward={"time": -2.0, "progress": 0.0}, max_cycles=2)
+    for space in (env.action_space, env.observation_space):
+        assert space("car_1")
+        with pytest.raises(UserError, match=r"no agent 'nope'; there are \['car_0', 'car_1'\]"):
+            space("nope")
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"car_1's action has shape \(3,\), not \(\)"):
+        env.step({"car_0": GAS, "car_1": 0.5})
+    _, rewards, *_ = env.step({"car_0": GAS, "car_1": GAS})
+    assert rewards == {"car_0": -2.0, "car_1": -2.0}
+    *_, truncated, infos = env.step({"car_0": GAS, "car_1": GAS})
+    assert truncated == {"car_0": True, "car_1": True} and env.agents == []
+    assert infos["car_1"]["episode_statistics"]["length"] == 2
+    env.close()
+    same = RacingParallelEnv(2, reward=RewardConfig(time=-2.0, progress=0.0))
+    same.reset(seed=1)
+    assert same.step({"car_0": GAS, "car_1": GAS})[1] == rewards
+    same.close()
+
+
+def test_films_need_moviepy_and_gymnasium_says_so(tmp_path):
+    env = gymnasium.make(IDS[1], render_mode="rgb_array", max_ticks=5)
+    try:
+        import moviepy  # noqa: F401
+    except ModuleNotFoundError:
+        with pytest.raises(gymnasium.error.DependencyNotInstalled, match=r"(?i)moviepy"):
+            wrappers.RecordVideo(env, str(tmp_path))
+        return
+    with wrappers.RecordVideo(env, str(tmp_path)) as film:
+        film.reset(seed=1)
+        for _ in range(5):
+            film.step(GAS)
+    assert list(tmp_path.glob("*.mp4"))
