@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from common.errors import UserError
 from common.keys import unknown_choice
+from common.seeding import derive
 from common.telemetry import ACTION, OBSERVATION, TELEMETRY
 from common.telemetry import VERSION as TELEMETRY_VERSION
 
@@ -48,6 +49,15 @@ EPISODE_DTYPE = np.dtype(
     ]
 )
 """One row per episode: its first row, its number of rows and what it shows."""
+
+
+def stored_seed(seed: int) -> int:
+    """How the 64-bit column `track_seed` of a shard keeps a seed, which may have any size.
+
+    A seed below 2^63 as it is, and -1 (of no known track) too. A larger one as a negative number
+    below -1 that is made from its digits: tracks stay distinct, though the number makes none.
+    """
+    return seed if seed < 2**63 else -2 - derive(0, "track seed", seed) % (2**63 - 2)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,8 @@ class Episode:
         terminated, truncated: (T,) bool; only the last row may be True. An episode that was cut
             by the recorder, not by its environment, has neither.
         telemetry: name -> (T,) float32, names among `common.telemetry.TELEMETRY`.
-        track_seed: what the track was made from; of any other environment, its seed.
+        track_seed: what the track was made from, of any size (shards keep `stored_seed` of it); of
+            any other environment, its seed.
         direction: index into `DIRECTIONS`.
         scenario: who drove and what for, such as "ppo" or "sustained_turn".
 

@@ -41,6 +41,7 @@ from replay.schema import (
     Episode,
     ShardInfo,
     columns,
+    stored_seed,
 )
 
 MAX_ROWS = 2048
@@ -133,7 +134,7 @@ class ShardWriter:
         starts = np.cumsum([0, *lengths[:-1]])
         created = datetime.now(UTC).isoformat(timespec="seconds")
         table = [
-            (int(start), length, int(e.track_seed), int(e.direction), e.scenario)
+            (int(start), length, stored_seed(e.track_seed), int(e.direction), e.scenario)
             for start, length, e in zip(starts, lengths, self._episodes, strict=True)
         ]
         image = self._image(table, created)

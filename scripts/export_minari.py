@@ -39,12 +39,15 @@ class Settings:
     out: str = field(default="data/minari", metadata={"help": "Minari's directory of data sets"})
 
 
-def environment(attributes: Attributes) -> EnvSpec:
-    """Of one car in the world that a data set was recorded in."""
+def environment(attributes: Attributes) -> EnvSpec | None:
+    """Of one car in the world that a data set was recorded in; None if the data does not say what
+    ended its episodes, as data of the first release does not."""
+    if not attributes.endings:
+        return None
     spec = deepcopy(gymnasium.spec("racing/Race-v0"))
     options = {"num_agents", "threads"}  # of our engine, for many cars at once
     spec.kwargs |= {k: v for k, v in attributes.environment.items() if k not in options}
-    spec.kwargs["reward"] = dict(attributes.reward)
+    spec.kwargs |= {"reward": dict(attributes.reward), "endings": dict(attributes.endings)}
     return spec
 
 
@@ -57,6 +60,8 @@ def main() -> None:
     # A disk that fills up in the middle takes HDF5 down with it.
     check_disk(Path(settings.out), data.rows * (math.prod(OBSERVATION_SHAPE) + 1000), "a copy")
     spec = environment(data.attributes)
+    if spec is None:
+        print(f"{data.path} does not record its endings: recover_environment() will not work")
     export_minari(read_episodes(data), data.attributes, dataset_id, settings.out, spec)
     steps = 0
     pairs = zip(read_episodes(data), import_minari(dataset_id, settings.out), strict=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from replay.schema import ShardInfo, columns
+from replay.schema import ShardInfo, columns, stored_seed
 from tests.replay.counters import ATTRIBUTES, attributes, episode
 
 
@@ -63,6 +63,18 @@ def test_wrong_telemetry_is_named(name, value, message):
 def test_the_end_of_an_episode_without_a_step_is_refused():
     with pytest.raises(UserError, match="without a step"):
         replace(episode(0, 1), terminated=np.array([True]))
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 2**32 - 1, 2**63 - 1])
+def test_a_seed_of_up_to_63_bits_is_kept(seed):
+    assert stored_seed(seed) == seed
+
+
+def test_larger_seeds_are_kept_apart_in_64_bits():
+    stored = [stored_seed(seed) for seed in (*range(2**63, 2**63 + 50), 2**64, 10**40)]
+    assert len(set(stored)) == 52
+    assert all(-(2**63) <= number < -1 for number in stored)
+    assert stored_seed(2**64) == stored[50], "the same in every process"
 
 
 def test_attributes_are_checked():

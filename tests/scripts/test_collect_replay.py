@@ -195,7 +195,8 @@ def test_a_data_set_goes_to_minari(collect, run, tmp_path, monkeypatch):
     recovered = minari.load_dataset("racing/d2-val-v0").recover_environment()
     observation, _ = recovered.reset(seed=1)
     assert observation.shape == (96, 96, 3)
-    assert recovered.unwrapped.spec.kwargs["preset"] == "race"
+    options = recovered.unwrapped.spec.kwargs
+    assert options["preset"] == "race" and options["endings"]["finish"] is False
     recovered.close()
 
 

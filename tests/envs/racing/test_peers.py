@@ -15,8 +15,7 @@ from gymnasium.utils import seeding
 
 import envs.racing  # noqa: F401  registers the ids
 from common.errors import UserError
-from envs.racing import EnvConfig, RacingVectorEnv, parallel_env
-from envs.racing.config import RewardConfig
+from envs.racing import EnvConfig, RacingVectorEnv, RewardConfig, parallel_env
 from envs.racing.parallel_env import RacingParallelEnv
 from envs.racing.sim.track import carracing_points
 
@@ -233,8 +232,8 @@ def test_make_and_make_vec_take_the_same_options_and_behave_alike():
     ("options", "complaint"),
     [
         ({"grye": True}, "option: 'grye' is not one of .*did you mean 'grey'"),
-        ({"reward": {"tiem": 1.0}}, "reward term: 'tiem' is not one of .*did you mean 'time'"),
-        ({"reward": 3}, "reward is a RewardConfig or a mapping, not 3"),
+        ({"reward": {"tiem": 1.0}}, "reward: 'tiem' is not one of .*did you mean 'time'"),
+        ({"reward": 3}, "reward: a RewardConfig or a mapping, not 3"),
         ({"render_mode": "ansi"}, "render_mode is one of rgb_array, state_pixels, not 'ansi'"),
         ({"split": "sealed"}, "sealed: 500-999"),
         ({"frame_stack": 0}, "frame_stack"),
