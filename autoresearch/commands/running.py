@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from autoresearch.commands.progress import progress
-from autoresearch.commands.settings import begun, directory_of, load
+from autoresearch.commands.settings import Place, begun, directory_of, load, not_begun
 from autoresearch.config import CampaignConfig
 from autoresearch.execute.artifacts import ArtifactStore
 from autoresearch.loop.campaign import Campaign, Stage
+from autoresearch.loop.ledger import LEDGER
 from autoresearch.loop.plan import final_step
 from autoresearch.loop.recorded import recorded_config
 from autoresearch.loop.steps import Stop
@@ -29,6 +31,8 @@ def run(words: Sequence[str], stage: Stage = Stage.ALL) -> None:
 def resume(words: Sequence[str]) -> None:
     """Go on with a campaign by its own settings; budgets and executor may be given anew."""
     config, _ = load(words)
+    if not (directory_of(config) / LEDGER).is_file():
+        raise not_begun(directory_of(config), config.name)
     began = recorded_config(directory_of(config))
     changed = {"budgets": to_plain(config.budgets), "executor": to_plain(config.executor)}
     run_campaign(schema.build(CampaignConfig, to_plain(began) | changed), Stage.ALL)
@@ -41,10 +45,7 @@ def final(words: Sequence[str]) -> None:
     """
     place, _ = begun(words)
     if not place.committed:
-        config = recorded_config(place.directory)
-        if any(word.startswith("campaign=") for word in words):
-            config, _ = load(words)
-        run_campaign(config, Stage.FINAL)
+        run_campaign(_settings_at(place, words), Stage.FINAL)
         return
     summary = summarize(place.directory)
     store = ArtifactStore(place.directory / "artifacts")
@@ -56,6 +57,18 @@ def final(words: Sequence[str]) -> None:
         )
     console().print(overview(summary.config, summary.state))
     cli.finish(numbers(summary) | {"stopped": step.reason})
+
+
+def _settings_at(place: Place, words: Sequence[str]) -> CampaignConfig:
+    """The settings that `words` name, or those that the campaign at `place` was last run with."""
+    if any(word.startswith("campaign=") for word in words):
+        return load(words)[0]
+    config = recorded_config(place.directory)
+    if config.name != place.directory.name:
+        raise UserError(
+            f"{place.directory} holds the campaign {config.name}: name the directory so again"
+        )
+    return dataclasses.replace(config, root=str(place.directory.parent))
 
 
 def run_campaign(config: CampaignConfig, stage: Stage) -> None:

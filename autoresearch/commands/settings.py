@@ -100,7 +100,12 @@ def begun(words: Sequence[str], options: Sequence[str] = ()) -> tuple[Place, dic
         return Place(directory), chosen
     if config.name in committed and "root" not in settings:
         return _announced(committed[config.name]), chosen
-    raise UserError(
+    raise not_begun(directory, name)
+
+
+def not_begun(directory: Path, name: str) -> UserError:
+    """The error for a campaign that has no ledger."""
+    return UserError(
         f"{directory / LEDGER}: no such ledger; begin the campaign with "
         f"`python -m autoresearch run campaign={name}`, or name one with directory="
     )
@@ -138,6 +143,11 @@ def _named(settings: dict[str, str], options: Sequence[str]) -> tuple[Place, dic
                 f"directory= names the campaign; {name}={text} has no place beside it"
             )
     directory = Path(settings.pop("directory"))
+    if not (directory / LEDGER).is_file():
+        raise UserError(
+            f"{directory / LEDGER}: no such ledger; directory= names a folder that holds one, such "
+            "as experiments/campaigns/control_49k"
+        )
     return Place(directory, directory.resolve().parent == CAMPAIGNS), settings
 
 

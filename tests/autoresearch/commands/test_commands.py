@@ -60,6 +60,8 @@ class TestCommand:
             (["calibrate", "campaign=control_49k", "effects=0,nan"], "effects are finite"),
             (["final", "campaign=control_49k", "root=nowhere"], "no such ledger"),
             (["status", "campaign=control_49k", "root=nowhere"], "no such ledger"),
+            (["resume", "campaign=control_49k"], "no such ledger; begin the campaign with"),
+            (["verify", "directory=nowhere"], "directory= names a folder that holds one"),
         ],
     )
     def test_mistakes_are_explained(self, tmp_path, monkeypatch, words, message):
@@ -121,6 +123,20 @@ class TestCommand:
             main(["status", place, "campaign=control_49k"])
         with pytest.raises(ConfigError, match="seed is given twice"):
             load(["campaign=control_49k", "seed=1", "seed=2"])
+
+
+def test_final_of_a_directory_runs_there_wherever_it_was_moved(tmp_path, better, capsys):
+    toys.run(better)
+    moved = tmp_path / "elsewhere" / "toy"
+    moved.parent.mkdir()
+    (tmp_path / "toy").rename(moved)
+    main(["final", f"directory={moved}"])
+    assert "stopped='the gain held up'" in capsys.readouterr().out.splitlines()[-1]
+    assert not (tmp_path / "toy").exists()
+    main(["verify", f"directory={moved}"])
+    moved.rename(moved.with_name("other"))
+    with pytest.raises(UserError, match="holds the campaign toy"):
+        main(["final", f"directory={moved.with_name('other')}"])
 
 
 class TestCommittedCampaign:

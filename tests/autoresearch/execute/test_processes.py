@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from autoresearch.config import ExecutorConfig
+from autoresearch.execute.cluster import RayExecutor
 from autoresearch.execute.leash import leashed
 from autoresearch.execute.processes import Job, LocalExecutor, processes_of
+from common.errors import UserError
 
 
 def test_what_leaves_its_process_group_is_ended_too(tmp_path):
@@ -58,3 +61,9 @@ def _lives(pid):
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_without_ray_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install -e '\.\[cluster\]'"):
+        RayExecutor(ExecutorConfig(kind="ray"), 1.0)
