@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common import cli
+from common.display import progress_bar
 from common.errors import UserError
 from common.records import RECORDS, read_record
 from common.runs import ROOT
@@ -91,7 +92,10 @@ def drive(records: Path, path: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         film = Path(directory) / "drive.mp4"
         ticks = DRIVE_SECONDS * TICKS_PER_SECOND + 1
-        record_video(driver, film, track_seed=DRIVE_TRACK, max_ticks=ticks, fps=5)
+        with progress_bar("filming") as progress:
+            record_video(
+                driver, film, track_seed=DRIVE_TRACK, max_ticks=ticks, fps=5, progress=progress
+            )
         save_still(film, DRIVE_SECONDS, path)
 
 

@@ -214,7 +214,8 @@ def test_right_imports_pass(tmp_path, name, source):
 def test_worlds_and_tools_run_without_torch():
     """The arrows in effect: nothing that a worker process imports pulls torch in indirectly."""
     tools = ("cli", "config", "errors", "files", "runs", "schema", "seeding", "statistics")
-    modules = [*(f"common.{tool}" for tool in tools), "envs.racing"]
+    drivers = ("common.keyboard", "common.rl.policy", "common.rl.controls", "envs.racing.drivers")
+    modules = [*(f"common.{tool}" for tool in tools), "envs.racing", *drivers]
     code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
