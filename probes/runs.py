@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,34 @@ from common import cli
 from common.files import atomic_write_bytes, sha256_file, to_plain, write_json
 from common.records import RECORDS, write_record
 from common.runs import Run, timestamped
+from common.schema import config_class
 from common.torch.device import set_threads
 from probes.bundle import Memory, ProbeConfig, Result, clips_of, run_probe
 from probes.clips import CLIPS, RULES, committed, listing
 from probes.display import show
 
 
-@dataclass(frozen=True)
+@config_class
 class Settings(ProbeConfig):
-    checkpoint: str = field(default="", metadata={"help": "of a world model: a file or a run"})
-    threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
-    run_root: str = field(default="runs", metadata={"help": "where the run directory is made"})
-    name: str = field(default="", metadata={"help": "of the run; empty: made from the time"})
-    into: str = field(
-        default="", metadata={"help": "a directory for the results, instead of a run of its own"}
-    )
-    quick: bool = field(default=False, metadata={"help": "8 clips, no film: less than 50 s"})
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/probe_<probe>.json"}
-    )
+    """The settings of the command.
+
+    Attributes:
+        checkpoint: of a world model: a file or a run.
+        threads: of torch; 0 takes what there are.
+        run_root: where the run directory is made.
+        name: of the run; empty: made from the time.
+        into: a directory for the results, instead of a run of its own.
+        quick: 8 clips, no film: less than 50 s.
+        record: keep as experiments/records/probe_<probe>.json.
+    """
+
+    checkpoint: str = ""
+    threads: int = 0
+    run_root: str = "runs"
+    name: str = ""
+    into: str = ""
+    quick: bool = False
+    record: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

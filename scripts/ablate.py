@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from common import cli
 from common.errors import UserError
 from common.records import RECORDS, write_record
+from common.schema import config_class
 from common.seeding import parse_seeds
 from common.statistics import Estimate, bounded_interval
 from envs.racing.evaluate import RANGES
@@ -30,25 +31,31 @@ MEASURES = ("progress", "native_return", "off_track_rate")
 EFFORT = ("ticks", "decisions", "seconds")
 
 
-@dataclass
+@config_class
 class Settings:
-    variants: str = field(
-        default="", metadata={"help": "names, comma-separated; empty for all; base always runs"}
-    )
-    seeds: str = field(default="1-3", metadata={"help": "training seeds, such as 1-3 or 1,2,5"})
-    total_timesteps: int = field(default=194_000, metadata={"help": "engine ticks of each run"})
-    overrides: list[str] = field(
-        default_factory=list, metadata={"help": "more overrides of train_ppo.py, for every run"}
-    )
-    jobs: int = field(default=0, metadata={"help": "runs at a time; 0: one per core"})
-    run_root: str = field(default="runs/ablations", metadata={"help": "directory of the runs"})
-    allow: str = field(
-        default="", metadata={"help": "code, if runs by different code may be compared"}
-    )
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/ablations.json and .png"}
-    )
-    records: str = field(default="", metadata={"help": "empty: experiments/records"})
+    """The settings of the command.
+
+    Attributes:
+        variants: names, comma-separated; empty for all; base always runs.
+        seeds: training seeds, such as 1-3 or 1,2,5.
+        total_timesteps: engine ticks of each run.
+        overrides: more overrides of train_ppo.py, for every run.
+        jobs: runs at a time; 0: one per core.
+        run_root: directory of the runs.
+        allow: code, if runs by different code may be compared.
+        record: keep as experiments/records/ablations.json and .png.
+        records: empty: experiments/records.
+    """
+
+    variants: str = ""
+    seeds: str = "1-3"
+    total_timesteps: int = 194_000
+    overrides: list[str] = field(default_factory=list)
+    jobs: int = 0
+    run_root: str = "runs/ablations"
+    allow: str = ""
+    record: bool = False
+    records: str = ""
 
     def __post_init__(self) -> None:
         for name in self.names:

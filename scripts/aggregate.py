@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from common.errors import UserError
 from common.files import atomic_write_text, replacing, sha256_file
 from common.records import check_name, write_record
 from common.runs import ROOT
+from common.schema import config_class
 from experiments.report.model_card import model_card, read_evaluations, training_command
 from experiments.training.averages import averaged, best_run, common_curve, over_tracks, seed_means
 from experiments.training.finished import MEASURES, OWN, FinishedRun, check_comparable, find_runs
@@ -31,26 +31,27 @@ TITLES = ("return", "progress", "finished", "lap time", "off-track", "left track
 TRACK_COLUMNS = ("native_return", "progress", "off_track_rate", "lap_time")
 
 
-@dataclass
+@config_class
 class Settings:
-    runs: str = field(
-        metadata={"help": "run directories, directories of runs, or globs, comma-separated"}
-    )
-    name: str = field(default="", metadata={"help": "name of the record"})
-    record: bool = field(default=False, metadata={"help": "write the record and its figure"})
-    checkpoint: str = field(
-        default="", metadata={"help": "also keep the best seed's policy, so named"}
-    )
-    allow: str = field(
-        default="", metadata={"help": "settings (or code) that may differ, comma-separated"}
-    )
-    evaluations: str = field(
-        default="",
-        metadata={"help": "runs of scripts/evaluate.py on these policies, kept beside the results"},
-    )
-    into: str = field(
-        default="", metadata={"help": "gets records/ and checkpoints/; empty: experiments/"}
-    )
+    """The settings of the command.
+
+    Attributes:
+        runs: run directories, directories of runs, or globs, comma-separated.
+        name: name of the record.
+        record: write the record and its figure.
+        checkpoint: also keep the best seed's policy, so named.
+        allow: settings (or code) that may differ, comma-separated.
+        evaluations: runs of scripts/evaluate.py on these policies, kept beside the results.
+        into: gets records/ and checkpoints/; empty: experiments/.
+    """
+
+    runs: str
+    name: str = ""
+    record: bool = False
+    checkpoint: str = ""
+    allow: str = ""
+    evaluations: str = ""
+    into: str = ""
 
     def __post_init__(self) -> None:
         if self.name or self.record:

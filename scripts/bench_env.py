@@ -2,12 +2,13 @@
 
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from typing import Any
 
 from common import cli
 from common.records import write_record
 from common.runs import Run, timestamped
+from common.schema import config_class
 
 DESCRIPTION = """Time the engine against Gymnasium's CarRacing-v3 (extra parity), per core.
 
@@ -19,14 +20,25 @@ renderer that the parity suite measures, in turns, so that what slows the machin
 time includes everything of `RacingVectorEnv.step`, the resets of whole episodes among it."""
 
 
-@dataclass
+@config_class
 class Settings:
-    quick: bool = field(default=False, metadata={"help": "the ratio only, in under 50 seconds"})
-    rounds: int = field(default=7, metadata={"help": "alternations of the two environments"})
-    num_envs: int = field(default=32, metadata={"help": "our batch in the comparison"})
-    reference_steps: int = field(default=400, metadata={"help": "CarRacing-v3 steps per round"})
-    record: bool = field(default=False, metadata={"help": "keep as experiments/records/speed.json"})
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    """The settings of the command.
+
+    Attributes:
+        quick: the ratio only, in under 50 seconds.
+        rounds: alternations of the two environments.
+        num_envs: our batch in the comparison.
+        reference_steps: CarRacing-v3 steps per round.
+        record: keep as experiments/records/speed.json.
+        run_root: where the run directory goes.
+    """
+
+    quick: bool = False
+    rounds: int = 7
+    num_envs: int = 32
+    reference_steps: int = 400
+    record: bool = False
+    run_root: str = "runs"
 
     def __post_init__(self) -> None:
         cli.check_ranges(self, rounds=(1, 100), num_envs=(1, 4096), reference_steps=(10, 1000))
@@ -210,7 +222,7 @@ def study(settings: Settings) -> dict[str, Any]:
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     if settings.quick:
-        settings.rounds = min(settings.rounds, 3)
+        settings = replace(settings, rounds=min(settings.rounds, 3))
     run = Run.create(settings.run_root, timestamped("bench_env"), asdict(settings), seeds={})
     details = {} if settings.quick else study(settings)
     metrics = compare(settings)

@@ -1,7 +1,7 @@
 """How fast PPO trains, against Stable-Baselines3 in the same run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from common import cli
 from common.errors import UserError
 from common.runs import Run
+from common.schema import config_class
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -38,27 +39,41 @@ Point = Mapping[str, float]
 """A validation: seconds of training before it, ticks, progress and native_return."""
 
 
-@dataclass
+@config_class
 class Settings:
-    part: Literal["all", "speed", "learning"] = field(
-        default="all", metadata={"help": "one part of the study, or all"}
-    )
-    quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
-    rounds: int = field(default=7, metadata={"help": "measured turns of speed"})
-    num_envs: int = field(default=8, metadata={"help": "environments in speed and of SB3"})
-    num_steps: int = field(default=128, metadata={"help": "steps per rollout in speed"})
-    target_progress: float = field(default=0.9, metadata={"help": "laps, what learning is for"})
-    validation_tracks: int = field(default=20, metadata={"help": "from seed 1000 up"})
-    validate_every: float = field(default=30.0, metadata={"help": "s of our training between two"})
-    budget: int = field(default=4_000_000, metadata={"help": "engine ticks that we may take"})
-    limit: float = field(default=10.0, metadata={"help": "times our time that SB3 may take"})
-    validations: int = field(default=8, metadata={"help": "of SB3 within its limit"})
-    threads: int = field(default=2, metadata={"help": "torch's CPU threads, of both sides"})
-    record: bool = field(
-        default=False,
-        metadata={"help": "keep as experiments/records/ppo_speed.json and ppo_learning.json"},
-    )
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    """The settings of the command.
+
+    Attributes:
+        part: one part of the study, or all.
+        quick: everything at its smallest.
+        rounds: measured turns of speed.
+        num_envs: environments in speed and of SB3.
+        num_steps: steps per rollout in speed.
+        target_progress: laps, what learning is for.
+        validation_tracks: from seed 1000 up.
+        validate_every: s of our training between two.
+        budget: engine ticks that we may take.
+        limit: times our time that SB3 may take.
+        validations: of SB3 within its limit.
+        threads: torch's CPU threads, of both sides.
+        record: keep as experiments/records/ppo_speed.json and ppo_learning.json.
+        run_root: where the run directory goes.
+    """
+
+    part: Literal["all", "speed", "learning"] = "all"
+    quick: bool = False
+    rounds: int = 7
+    num_envs: int = 8
+    num_steps: int = 128
+    target_progress: float = 0.9
+    validation_tracks: int = 20
+    validate_every: float = 30.0
+    budget: int = 4_000_000
+    limit: float = 10.0
+    validations: int = 8
+    threads: int = 2
+    record: bool = False
+    run_root: str = "runs"
 
     def __post_init__(self) -> None:
         cli.check_ranges(

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from common import cli
 from common.records import write_record
 from common.runs import Run, timestamped
+from common.schema import config_class
 from replay import Attributes, DataSet, Episode, ShardWriter, WindowSampler
 
 DESCRIPTION = """Time random windows from replay, against other layouts and a copy in memory.
@@ -43,20 +44,29 @@ OURS, COPY = "ours", "copy limit (np.memmap)"
 Read = Callable[[np.ndarray], Any]
 
 
-@dataclass
+@config_class
 class Settings:
-    quick: bool = field(default=False, metadata={"help": "four layouts, in under 50 seconds"})
-    rounds: int = field(default=9, metadata={"help": "alternations of the layouts"})
-    episodes: int = field(default=4, metadata={"help": "episodes of 1,000 rows that are read"})
-    batch: int = field(default=16, metadata={"help": "windows per batch"})
-    length: int = field(default=50, metadata={"help": "rows per window"})
-    training_speed: float = field(
-        default=1000.0, metadata={"help": "frames/s of the training that wait_share refers to"}
-    )
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/replay_speed.json"}
-    )
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    """The settings of the command.
+
+    Attributes:
+        quick: four layouts, in under 50 seconds.
+        rounds: alternations of the layouts.
+        episodes: episodes of 1,000 rows that are read.
+        batch: windows per batch.
+        length: rows per window.
+        training_speed: frames/s of the training that wait_share refers to.
+        record: keep as experiments/records/replay_speed.json.
+        run_root: where the run directory goes.
+    """
+
+    quick: bool = False
+    rounds: int = 9
+    episodes: int = 4
+    batch: int = 16
+    length: int = 50
+    training_speed: float = 1000.0
+    record: bool = False
+    run_root: str = "runs"
 
     def __post_init__(self) -> None:
         cli.check_ranges(
@@ -213,7 +223,7 @@ def compare(settings: Settings, folder: Path) -> dict[str, dict[str, float]]:
 def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     if settings.quick:
-        settings.episodes = min(settings.episodes, 2)
+        settings = replace(settings, episodes=min(settings.episodes, 2))
     run = Run.create(settings.run_root, timestamped("bench_replay"), asdict(settings), seeds={})
     folder = Path(tempfile.mkdtemp(dir=run.path))
     try:

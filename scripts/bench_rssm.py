@@ -1,7 +1,7 @@
 """How fast the world model trains, against TorchRL's DreamerV3 parts in the same run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from common import cli
 from common.errors import UserError
 from common.runs import Run
+from common.schema import config_class
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,23 +46,35 @@ TOLERANCE = 0.05
 """By how much operations per frame may differ."""
 
 
-@dataclass
+@config_class
 class Settings:
-    part: Literal["all", "speed", "quality", "settings"] = field(
-        default="all", metadata={"help": "one part of the study, or all"}
-    )
-    quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
-    rounds: int = field(default=9, metadata={"help": "measured turns of speed and settings"})
-    batch: int = field(default=16, metadata={"help": "windows per update"})
-    length: int = field(default=64, metadata={"help": "rows per window"})
-    updates: int = field(default=150, metadata={"help": "of each run of quality"})
-    threads: int = field(default=1, metadata={"help": "torch's CPU threads in speed and quality"})
-    data_root: str = field(default="data", metadata={"help": "of the data sets"})
-    dataset: str = field(default="D4_pilot", metadata={"help": "whose train and val are used"})
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/rssm_speed.json"}
-    )
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    """The settings of the command.
+
+    Attributes:
+        part: one part of the study, or all.
+        quick: everything at its smallest.
+        rounds: measured turns of speed and settings.
+        batch: windows per update.
+        length: rows per window.
+        updates: of each run of quality.
+        threads: torch's CPU threads in speed and quality.
+        data_root: of the data sets.
+        dataset: whose train and val are used.
+        record: keep as experiments/records/rssm_speed.json.
+        run_root: where the run directory goes.
+    """
+
+    part: Literal["all", "speed", "quality", "settings"] = "all"
+    quick: bool = False
+    rounds: int = 9
+    batch: int = 16
+    length: int = 64
+    updates: int = 150
+    threads: int = 1
+    data_root: str = "data"
+    dataset: str = "D4_pilot"
+    record: bool = False
+    run_root: str = "runs"
 
     def __post_init__(self) -> None:
         cli.check_ranges(

@@ -1,6 +1,5 @@
 """Collect a data set of the ladder: driving by policies and scripted scenarios, as replay."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +8,7 @@ from common.errors import UserError
 from common.files import write_json
 from common.records import write_record
 from common.runs import ROOT
+from common.schema import config_class
 
 DESCRIPTION = """Collect one of the data sets (experiments/data/recipes.py has the recipes).
 
@@ -23,28 +23,31 @@ D6b are made of others, which are collected first. Prints a summary and writes i
 CHECKPOINT = ROOT / "experiments" / "checkpoints" / "race.pt"
 
 
-@dataclass
+@config_class
 class Settings:
+    """The settings of the command.
+
+    Attributes:
+        dataset: which.
+        factor: on the recipe's number of frames.
+        root: where the data sets are.
+        seed: of tracks, warm-ups and disturbances.
+        checkpoint: the policy that drives: a file or a run; by default ours.
+        early: an early policy for D1; without it, the policy with much noise.
+        quick: a tenth or two of the frames, enough for probes quick=true.
+        record: keep the summary as experiments/records/data_<name>.json.
+    """
+
     dataset: Literal[
         "D1", "D2", "D3_diverse", "D4_pilot", "D4_main", "D5", "D6", "D6b", "PROBE", "NOVEL"
-    ] = field(metadata={"help": "which"})
-    factor: float = field(default=1.0, metadata={"help": "on the recipe's number of frames"})
-    root: str = field(default="data", metadata={"help": "where the data sets are"})
-    seed: int = field(default=1, metadata={"help": "of tracks, warm-ups and disturbances"})
-    checkpoint: str = field(
-        default="", metadata={"help": "the policy that drives: a file or a run; by default ours"}
-    )
-    early: str = field(
-        default="",
-        metadata={"help": "an early policy for D1; without it, the policy with much noise"},
-    )
-    quick: bool = field(
-        default=False,
-        metadata={"help": "a tenth or two of the frames, enough for probes quick=true"},
-    )
-    record: bool = field(
-        default=False, metadata={"help": "keep the summary as experiments/records/data_<name>.json"}
-    )
+    ]
+    factor: float = 1.0
+    root: str = "data"
+    seed: int = 1
+    checkpoint: str = ""
+    early: str = ""
+    quick: bool = False
+    record: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.factor <= 1000:

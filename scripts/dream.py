@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from common.keyboard import KeyboardDriver, open_window
 from common.rl.controls import Recorded
 from common.rl.policy import Policy
 from common.runs import Run, timestamped
+from common.schema import config_class
 from common.telemetry import ACTION
 
 if TYPE_CHECKING:
@@ -46,22 +47,37 @@ LABELS = {"steer": "wheel angle (rad)"}
 """Labels for predictions whose names are also names of actions."""
 
 
-@dataclass
+@config_class
 class Settings:
-    checkpoint: str = field(metadata={"help": "of a world model: a file or a run"})
-    data_root: str = field(default="data", metadata={"help": "where the data sets are"})
-    dataset: str = field(default="PROBE", metadata={"help": "the data set of the first second"})
-    split: str = field(default="probe", metadata={"help": "of the data set"})
-    start: int = field(default=0, metadata={"help": "episode to begin with"})
-    film: bool = field(default=False, metadata={"help": "a scripted dream, without a screen"})
-    script: str = field(default="slalom", metadata={"help": ", ".join(SCRIPTS)})
-    sample: bool = field(
-        default=True, metadata={"help": "draw the state from the prior; false takes its mode"}
-    )
-    seed: int = field(default=0, metadata={"help": "of the random draws"})
-    quick: bool = field(default=False, metadata={"help": f"{QUICK_TICKS} ticks"})
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
-    name: str = field(default="", metadata={"help": "name of the run directory"})
+    """The settings of the command.
+
+    Attributes:
+        checkpoint: of a world model: a file or a run.
+        data_root: where the data sets are.
+        dataset: the data set of the first second.
+        split: of the data set.
+        start: episode to begin with.
+        film: a scripted dream, without a screen.
+        script: the actions that are dreamt: slalom, left or right.
+        sample: draw the state from the prior; false takes its mode.
+        seed: of the random draws.
+        quick: 25 ticks only.
+        run_root: where the run directory goes.
+        name: name of the run directory.
+    """
+
+    checkpoint: str
+    data_root: str = "data"
+    dataset: str = "PROBE"
+    split: str = "probe"
+    start: int = 0
+    film: bool = False
+    script: str = "slalom"
+    sample: bool = True
+    seed: int = 0
+    quick: bool = False
+    run_root: str = "runs"
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.script not in SCRIPTS:

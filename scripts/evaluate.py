@@ -1,6 +1,6 @@
 """Judge a checkpoint by the locked evaluator: prints a table, writes every track to eval.json."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Literal
 
 from common import cli
@@ -8,6 +8,7 @@ from common.display import progress_bar
 from common.errors import UserError
 from common.files import sha256_file
 from common.runs import Run, timestamped
+from common.schema import config_class
 from common.seeding import parse_seeds, split_of
 
 DESCRIPTION = """Drive a policy on fixed tracks, deterministically, and measure it.
@@ -18,27 +19,31 @@ DESCRIPTION = """Drive a policy on fixed tracks, deterministically, and measure 
 Every mean comes with its 95% interval over tracks. Writes eval.json into a new run directory."""
 
 
-@dataclass
+@config_class
 class Settings:
-    checkpoint: str = field(metadata={"help": "a checkpoint file, or a run for its best one"})
-    env: Literal["race", "carracing", "gymnasium_carracing"] = field(
-        default="race",
-        metadata={"help": "our world by preset, or Gymnasium's own CarRacing-v3 (extra parity)"},
-    )
-    seeds: str = field(default="0-99", metadata={"help": "track seeds, such as 0-99 or 3,7,10-12"})
-    sealed: bool = field(
-        default=False,
-        metadata={"help": "allow the sealed tracks 500-999, which a final report opens once"},
-    )
-    direction: Literal["ccw", "cw"] = field(
-        default="ccw", metadata={"help": "driving direction (preset race)"}
-    )
-    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, mps"})
-    threads: int = field(
-        default=1, metadata={"help": "engine threads, or processes for the real CarRacing-v3"}
-    )
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
-    name: str = field(default="", metadata={"help": "name of the run directory"})
+    """The settings of the command.
+
+    Attributes:
+        checkpoint: a checkpoint file, or a run for its best one.
+        env: our world by preset, or Gymnasium's own CarRacing-v3 (extra parity).
+        seeds: track seeds, such as 0-99 or 3,7,10-12.
+        sealed: allow the sealed tracks 500-999, which a final report opens once.
+        direction: driving direction (preset race).
+        device: auto, cpu, cuda, mps.
+        threads: engine threads, or processes for the real CarRacing-v3.
+        run_root: where the run directory goes.
+        name: name of the run directory.
+    """
+
+    checkpoint: str
+    env: Literal["race", "carracing", "gymnasium_carracing"] = "race"
+    seeds: str = "0-99"
+    sealed: bool = False
+    direction: Literal["ccw", "cw"] = "ccw"
+    device: str = "auto"
+    threads: int = 1
+    run_root: str = "runs"
+    name: str = ""
 
     def __post_init__(self) -> None:
         cli.check_ranges(self, threads=(1, 256))

@@ -2,7 +2,6 @@
 
 import math
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import gymnasium
@@ -13,6 +12,7 @@ import envs.racing  # noqa: F401  (registers the environment)
 from common import cli
 from common.errors import UserError
 from common.runs import check_disk
+from common.schema import config_class
 from replay import DataSet
 from replay.curate import read_episodes
 from replay.export import check_id, export_minari, import_minari
@@ -28,15 +28,23 @@ original, value by value. `recover_environment()` of the data set makes the envi
 recorded in, after `import envs.racing`. Needs the extra minari."""
 
 
-@dataclass
+@config_class
 class Settings:
-    dataset: str = field(metadata={"help": "which data set"})
-    split: str = field(default="train", metadata={"help": "train, val or probe"})
-    id: str = field(
-        default="", metadata={"help": "its Minari id; default racing/<name>-<split>-v0"}
-    )
-    root: str = field(default="data", metadata={"help": "where the data sets are"})
-    out: str = field(default="data/minari", metadata={"help": "Minari's directory of data sets"})
+    """The settings of the command.
+
+    Attributes:
+        dataset: which data set.
+        split: train, val or probe.
+        id: its Minari id; default racing/<name>-<split>-v0.
+        root: where the data sets are.
+        out: Minari's directory of data sets.
+    """
+
+    dataset: str
+    split: str = "train"
+    id: str = ""
+    root: str = "data"
+    out: str = "data/minari"
 
 
 def environment(attributes: Attributes) -> EnvSpec | None:

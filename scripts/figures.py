@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from common import cli
@@ -10,6 +9,7 @@ from common.display import progress_bar
 from common.errors import UserError
 from common.records import RECORDS, read_record
 from common.runs import ROOT
+from common.schema import config_class
 
 DESCRIPTION = """Draw docs/images/*.png from experiments/records; no run is needed.
 
@@ -31,11 +31,19 @@ class Skipped(Exception):
     """What a picture needs has not been made yet; says what."""
 
 
-@dataclass
+@config_class
 class Settings:
-    only: str = field(default="", metadata={"help": "names, comma-separated; empty for all"})
-    records: str = field(default="", metadata={"help": "empty: experiments/records"})
-    out: str = field(default="", metadata={"help": "where they go; empty: docs/images"})
+    """The settings of the command.
+
+    Attributes:
+        only: names, comma-separated; empty for all.
+        records: empty: experiments/records.
+        out: where they go; empty: docs/images.
+    """
+
+    only: str = ""
+    records: str = ""
+    out: str = ""
 
     def __post_init__(self) -> None:
         for name in self.names:

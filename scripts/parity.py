@@ -1,11 +1,12 @@
 """Measure the engine against the real CarRacing-v3 and keep the record."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from common import cli
 from common.records import write_record
 from common.runs import Run, timestamped
+from common.schema import config_class
 
 DESCRIPTION = """Play the same game in our engine and in Gymnasium's CarRacing-v3 (extra parity).
 
@@ -21,18 +22,29 @@ CONSTANT_ACTIONS = {
 }
 
 
-@dataclass
+@config_class
 class Settings:
-    quick: bool = field(default=False, metadata={"help": "few seeds, in under 50 seconds"})
-    tracks: int = field(default=200, metadata={"help": "seeds whose tracks are compared"})
-    drives: int = field(default=100, metadata={"help": "seeds per regime and surface"})
-    returns: int = field(default=100, metadata={"help": "seeds per constant action"})
-    pixel_tracks: int = field(default=20, metadata={"help": "tracks whose frames are compared"})
-    pixel_states: int = field(default=50, metadata={"help": "states per track"})
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/parity.json"}
-    )
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    """The settings of the command.
+
+    Attributes:
+        quick: few seeds, in under 50 seconds.
+        tracks: seeds whose tracks are compared.
+        drives: seeds per regime and surface.
+        returns: seeds per constant action.
+        pixel_tracks: tracks whose frames are compared.
+        pixel_states: states per track.
+        record: keep as experiments/records/parity.json.
+        run_root: where the run directory goes.
+    """
+
+    quick: bool = False
+    tracks: int = 200
+    drives: int = 100
+    returns: int = 100
+    pixel_tracks: int = 20
+    pixel_states: int = 50
+    record: bool = False
+    run_root: str = "runs"
 
     def __post_init__(self) -> None:
         counts = ("tracks", "drives", "returns", "pixel_tracks", "pixel_states")

@@ -3,7 +3,7 @@
 import io
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from common.files import atomic_write_bytes
 from common.keyboard import KeyboardDriver, open_window
 from common.rl.controls import Recorded
 from common.runs import Run, timestamped
+from common.schema import config_class
 from common.telemetry import TELEMETRY
 
 if TYPE_CHECKING:
@@ -34,26 +35,37 @@ MOST_SKIPPED = 4
 """Pictures left out in a row by a machine that is too slow, so that time stays real."""
 
 
-@dataclass
+@config_class
 class Settings:
-    preset: Literal["race", "carracing"] = field(
-        default="race", metadata={"help": "laps by arc length, or CarRacing-v3's own rules"}
-    )
-    track_seed: int = field(default=0, metadata={"help": "the first track; R takes the next"})
-    direction: Literal["ccw", "cw"] = field(
-        default="ccw", metadata={"help": "driving direction (preset race)"}
-    )
-    tracks: Literal["carracing", "procedural"] = field(
-        default="carracing", metadata={"help": "CarRacing-v3's tracks, or the graded family"}
-    )
-    difficulty: float = field(default=0.5, metadata={"help": "of procedural tracks, 0 to 1"})
-    laps: int = field(default=1, metadata={"help": "laps of a race"})
-    max_ticks: int = field(default=3000, metadata={"help": "ticks of an episode, 50 to a second"})
-    ticks: int = field(default=0, metadata={"help": "end after so many ticks; 0: with Esc"})
-    video: bool = field(default=False, metadata={"help": "also film the episodes, afterwards"})
-    quick: bool = field(default=False, metadata={"help": f"end after {QUICK_TICKS} ticks"})
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
-    name: str = field(default="", metadata={"help": "name of the run directory"})
+    """The settings of the command.
+
+    Attributes:
+        preset: laps by arc length, or CarRacing-v3's own rules.
+        track_seed: the first track; R takes the next.
+        direction: driving direction (preset race).
+        tracks: CarRacing-v3's tracks, or the graded family.
+        difficulty: of procedural tracks, 0 to 1.
+        laps: laps of a race.
+        max_ticks: ticks of an episode, 50 to a second.
+        ticks: end after so many ticks; 0: with Esc.
+        video: also film the episodes, afterwards.
+        quick: end after 100 ticks.
+        run_root: where the run directory goes.
+        name: name of the run directory.
+    """
+
+    preset: Literal["race", "carracing"] = "race"
+    track_seed: int = 0
+    direction: Literal["ccw", "cw"] = "ccw"
+    tracks: Literal["carracing", "procedural"] = "carracing"
+    difficulty: float = 0.5
+    laps: int = 1
+    max_ticks: int = 3000
+    ticks: int = 0
+    video: bool = False
+    quick: bool = False
+    run_root: str = "runs"
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.ticks < 0:

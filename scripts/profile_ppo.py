@@ -1,6 +1,6 @@
 """Where the training time of our PPO goes, and what other switches would make of it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from operator import truediv
 from shutil import which
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from common import cli
 from common.runs import Run
+from common.schema import config_class
 
 if TYPE_CHECKING:
     from experiments.training.bench import Results
@@ -29,21 +30,27 @@ validation: stretches of `evaluation.every` ticks of training with one validatio
 and without, in turns."""
 
 
-@dataclass
+@config_class
 class Settings:
-    part: Literal["all", "profile", "variants", "validation"] = field(
-        default="all", metadata={"help": "one part of the study, or all"}
-    )
-    quick: bool = field(default=False, metadata={"help": "everything at its smallest"})
-    rounds: int = field(default=7, metadata={"help": "measured turns of variants"})
-    stretches: int = field(
-        default=3, metadata={"help": "measured turns of validation, minutes each"}
-    )
-    threads: int = field(default=2, metadata={"help": "torch's CPU threads"})
-    record: bool = field(
-        default=False, metadata={"help": "keep as experiments/records/ppo_profile.json"}
-    )
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
+    """The settings of the command.
+
+    Attributes:
+        part: one part of the study, or all.
+        quick: everything at its smallest.
+        rounds: measured turns of variants.
+        stretches: measured turns of validation, minutes each.
+        threads: torch's CPU threads.
+        record: keep as experiments/records/ppo_profile.json.
+        run_root: where the run directory goes.
+    """
+
+    part: Literal["all", "profile", "variants", "validation"] = "all"
+    quick: bool = False
+    rounds: int = 7
+    stretches: int = 3
+    threads: int = 2
+    record: bool = False
+    run_root: str = "runs"
 
     def __post_init__(self) -> None:
         cli.check_ranges(self, rounds=(1, 100), stretches=(1, 100), threads=(1, 256))

@@ -1,6 +1,5 @@
 """Write REPORT.md, and the marked parts of other documents, from the committed records."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoresearch.judge.calibration import CALIBRATIONS
@@ -13,6 +12,7 @@ from common.errors import UserError
 from common.files import atomic_write_text
 from common.records import RECORDS, read_record
 from common.runs import ROOT
+from common.schema import config_class
 from experiments.report.ablations import ablations
 from experiments.report.document import report
 from experiments.report.facts import facts, filled
@@ -31,9 +31,15 @@ Marked parts stand between <!-- <name>:begin --> and <!-- <name>:end -->. They a
 README.md, and `ablations` in docs/ppo.md if it has these marks."""
 
 
-@dataclass
+@config_class
 class Settings:
-    check: bool = field(default=False, metadata={"help": "write nothing; exit 2 if out of date"})
+    """The settings of the command.
+
+    Attributes:
+        check: write nothing; exit 2 if out of date.
+    """
+
+    check: bool = False
 
 
 def research_sections(records: Path, campaigns: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Film a policy: one episode as an MP4 that a browser plays."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +9,7 @@ from common.display import progress_bar
 from common.errors import UserError
 from common.files import sha256_file
 from common.runs import ROOT, Run, timestamped
+from common.schema import config_class
 from common.seeding import refuse_sealed
 
 DESCRIPTION = """Film a policy: the large view, the pixels that it sees, its actions and telemetry.
@@ -24,31 +25,39 @@ CHECKPOINT = ROOT / "experiments" / "checkpoints" / "race.pt"
 QUICK_TICKS, QUICK_FPS = 200, 25
 
 
-@dataclass
+@config_class
 class Settings:
-    checkpoint: str = field(
-        default="",
-        metadata={"help": "a checkpoint file, or a run for its best one; by default ours"},
-    )
-    env: Literal["race", "carracing", "gymnasium_carracing"] = field(
-        default="race",
-        metadata={"help": "our world by preset, or Gymnasium's own CarRacing-v3 (extra parity)"},
-    )
-    track_seed: int = field(default=0, metadata={"help": "which track"})
-    direction: Literal["ccw", "cw"] = field(
-        default="ccw", metadata={"help": "driving direction (env=race)"}
-    )
-    max_ticks: int = field(default=1000, metadata={"help": "engine ticks, 50 to a second"})
-    fps: int = field(default=50, metadata={"help": "pictures per second, a divisor of 50"})
-    out: str = field(default="", metadata={"help": "the MP4 to write, if not in the run directory"})
-    picture: str = field(default="", metadata={"help": "also save a still, to this .png"})
-    picture_at: float = field(default=5.0, metadata={"help": "seconds into the drive"})
-    quick: bool = field(
-        default=False, metadata={"help": f"the first {QUICK_TICKS} ticks at {QUICK_FPS} fps"}
-    )
-    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, mps"})
-    run_root: str = field(default="runs", metadata={"help": "where the run directory goes"})
-    name: str = field(default="", metadata={"help": "name of the run directory"})
+    """The settings of the command.
+
+    Attributes:
+        checkpoint: a checkpoint file, or a run for its best one; by default ours.
+        env: our world by preset, or Gymnasium's own CarRacing-v3 (extra parity).
+        track_seed: which track.
+        direction: driving direction (env=race).
+        max_ticks: engine ticks, 50 to a second.
+        fps: pictures per second, a divisor of 50.
+        out: the MP4 to write, if not in the run directory.
+        picture: also save a still, to this .png.
+        picture_at: seconds into the drive.
+        quick: the first 200 ticks at 25 fps.
+        device: auto, cpu, cuda, mps.
+        run_root: where the run directory goes.
+        name: name of the run directory.
+    """
+
+    checkpoint: str = ""
+    env: Literal["race", "carracing", "gymnasium_carracing"] = "race"
+    track_seed: int = 0
+    direction: Literal["ccw", "cw"] = "ccw"
+    max_ticks: int = 1000
+    fps: int = 50
+    out: str = ""
+    picture: str = ""
+    picture_at: float = 5.0
+    quick: bool = False
+    device: str = "auto"
+    run_root: str = "runs"
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.max_ticks < 1:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from common.config import compose
 from common.errors import UserError
+from common.schema import config_class
 from common.seeding import parse_seeds
 from experiments.report.kept import RUNGS
 from probes.clips import RULES
@@ -17,23 +18,35 @@ CLIPS = 64
 JUDGED = ("sharp_turn", "gentle_turn", "recovery", "faithfulness")
 
 
-@dataclass(frozen=True)
+@config_class
 class Settings:
-    run: str = field(default="E1-P5", metadata={"help": "rungs: names and ranges, with commas"})
-    seeds: str = field(default="1", metadata={"help": "training seeds, such as 1-2"})
-    scale: Literal["laptop", "record"] = field(default="laptop", metadata={"help": "of budgets"})
-    data_root: str = field(default="data", metadata={"help": "of the data sets"})
-    run_root: str = field(default="runs", metadata={"help": "of the runs"})
-    overrides: list[str] = field(
-        default_factory=list, metadata={"help": "more overrides of train_world_model.py"}
-    )
-    probes: list[str] = field(
-        default_factory=lambda: list(JUDGED), metadata={"help": "of every rung"}
-    )
-    clips: int | None = field(default=CLIPS, metadata={"help": "per probe; null: the rule's own"})
-    film: bool = field(default=False, metadata={"help": "write the probes' videos"})
-    threads: int = field(default=0, metadata={"help": "of torch; 0 takes what there are"})
-    record: bool = field(default=False, metadata={"help": "write records"})
+    """The settings of the command.
+
+    Attributes:
+        run: rungs: names and ranges, with commas.
+        seeds: training seeds, such as 1-2.
+        scale: of budgets.
+        data_root: of the data sets.
+        run_root: of the runs.
+        overrides: more overrides of train_world_model.py.
+        probes: of every rung.
+        clips: per probe; null: the rule's own.
+        film: write the probes' videos.
+        threads: of torch; 0 takes what there are.
+        record: write records.
+    """
+
+    run: str = "E1-P5"
+    seeds: str = "1"
+    scale: Literal["laptop", "record"] = "laptop"
+    data_root: str = "data"
+    run_root: str = "runs"
+    overrides: list[str] = field(default_factory=list)
+    probes: list[str] = field(default_factory=lambda: list(JUDGED))
+    clips: int | None = CLIPS
+    film: bool = False
+    threads: int = 0
+    record: bool = False
 
     def __post_init__(self) -> None:
         rungs(self.run)
