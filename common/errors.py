@@ -1,6 +1,7 @@
 """Errors meant for the person at the keyboard, as opposed to bugs in this program."""
 
 import errno
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,11 @@ def reported() -> Iterator[None]:
     file system), exit with 2; Ctrl-C exits with 130. Everything else is a bug and keeps its
     traceback.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # an ASCII locale cannot print all letters
     try:
         yield
     except UserError as error:

@@ -1,6 +1,8 @@
 """Metric rows mirrored to a dashboard. The run directory stays the truth; this is a copy of it."""
 
+import importlib.util
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -25,11 +27,32 @@ class LoggerConfig:
 
 
 class Mirror(Protocol):
-    """Takes the same rows as metrics.jsonl."""
+    """Takes the same rows as metrics.jsonl; `place` says where to look at them."""
+
+    place: str
 
     def log(self, row: Mapping[str, Any], step: int) -> None: ...
 
     def close(self) -> None: ...
+
+
+def check_logger(config: LoggerConfig) -> None:
+    """Raise `ConfigError` if the dashboard cannot be used: no package, or no key for wandb online.
+
+    To be called before a run directory is made.
+    """
+    package = {"wandb": "wandb", "tensorboard": "tensorboard"}.get(config.kind)
+    if package and not _installed(package):
+        raise ConfigError(f"logger={package} needs the package {package}: pip install {package}")
+    if config.kind == "wandb" and config.mode == "online":
+        import wandb
+
+        os.environ.setdefault("WANDB_SILENT", "true")
+        if not wandb.login(prompt=False):
+            raise ConfigError(
+                "logger.mode=online: wandb has no API key; run `wandb login` first, or leave "
+                "logger.mode=offline, which needs no account"
+            )
 
 
 def open_mirror(
@@ -37,9 +60,10 @@ def open_mirror(
 ) -> Mirror:
     """The dashboard that `config` asks for, writing below `directory`.
 
-    `settings` is the run's configuration, shown beside its curves. Raises `ConfigError` if the
-    package is missing or the service refuses.
+    `settings` is the run's configuration, shown beside its curves. Raises `ConfigError` as
+    `check_logger` does, and if the service refuses.
     """
+    check_logger(config)
     match config.kind:
         case "wandb":
             return _Wandb(config, directory, name, settings)
@@ -49,6 +73,8 @@ def open_mirror(
 
 
 class _Nothing:
+    place = ""
+
     def log(self, row: Mapping[str, Any], step: int) -> None:
         pass
 
@@ -60,10 +86,13 @@ class _Wandb:
     def __init__(
         self, config: LoggerConfig, directory: Path, name: str, settings: Mapping[str, Any]
     ) -> None:
-        os.environ.setdefault("WANDB_SILENT", "true")  # its banner would tear the display
-        try:
-            import wandb
+        import wandb
 
+        os.environ.setdefault("WANDB_SILENT", "true")  # its banner would tear the display
+        if not {"HOME", "XDG_CACHE_HOME"} & os.environ.keys():
+            # Without a place for its log file it writes that to the terminal.
+            os.environ["XDG_CACHE_HOME"] = str(directory.absolute() / "wandb" / "cache")
+        try:
             self._run = wandb.init(
                 project=config.project,
                 name=name,
@@ -71,12 +100,12 @@ class _Wandb:
                 mode=config.mode,
                 config=dict(settings),
             )
-        except ImportError:
-            raise _missing("wandb") from None
         except wandb.errors.Error as error:
             raise ConfigError(
                 f"logger=wandb: {error}; logger.mode=offline needs no account"
             ) from None
+        sync = f"wandb is offline; to send this run: wandb sync {Path(self._run.dir).parent}"
+        self.place = f"wandb {self._run.url}" if config.mode == "online" else sync
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
         self._run.log(dict(row), step=step)
@@ -87,11 +116,10 @@ class _Wandb:
 
 class _TensorBoard:
     def __init__(self, directory: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise _missing("tensorboard") from None
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(directory / "tensorboard")
+        self.place = f"to look at the curves: tensorboard --logdir {directory / 'tensorboard'}"
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
         for name, value in row.items():
@@ -102,5 +130,7 @@ class _TensorBoard:
         self._writer.close()
 
 
-def _missing(package: str) -> ConfigError:
-    return ConfigError(f"logger={package} needs the package {package}: pip install {package}")
+def _installed(package: str) -> bool:
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    return importlib.util.find_spec(package) is not None

@@ -8,6 +8,7 @@
 """
 
 import fcntl
+import json
 import os
 import platform
 import shutil
@@ -76,13 +77,16 @@ class Run:
         """
         if not os.fspath(root).strip():
             raise ConfigError("the root of the run directories is empty; name one, such as runs")
+        settings = OmegaConf.to_yaml(OmegaConf.create(dict(config)))
+        manifest = _manifest(seeds, extra or {})
+        _check_text(root, name, settings, manifest)
         path = _claim(Path(root), name)
         run = cls(path)
         try:
             run.checkpoints.mkdir()
             run.videos.mkdir()
-            run.write_text("config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
-            run.write_json("manifest.json", _manifest(seeds, extra or {}))
+            run.write_text("config.yaml", settings)
+            run.write_json("manifest.json", manifest)
         except OSError as error:
             raise _unwritable(path, error) from None
         return run
@@ -179,7 +183,7 @@ class Run:
         Raises `ConfigError` if another process holds it. Once held, what killed writers left
         behind is removed.
         """
-        with open(self.path / ".lock", "a+") as file:
+        with open(self.path / ".lock", "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -200,6 +204,17 @@ def timestamped(room: str, *labels: str | int) -> str:
     """A run's name by convention: `ppo/2026-11-29_14-30-00_race_s1` (local time)."""
     now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     return f"{room}/{'_'.join([now, *map(str, labels)])}"
+
+
+def run_name(name: str, room: str, *labels: str | int) -> str:
+    """Where below the root of the runs a run goes: `<room>/<name>`, so that `runs/ppo/*` finds it.
+
+    An empty name is made from the time and `labels`. A name with a slash is the whole place, such
+    as `ladder/P5` or `./P5`.
+    """
+    if not name:
+        return timestamped(room, *labels)
+    return name if "/" in name else f"{room}/{name}"
 
 
 def code_state(root: Path = ROOT) -> dict[str, Any]:
@@ -283,6 +298,23 @@ def _claim(root: Path, name: str) -> Path:
     raise ConfigError(f"{base}: {_MAX_SUFFIX} runs of this name exist; choose another name")
 
 
+def _check_text(root: str | os.PathLike, name: str, *written: Any) -> None:
+    """Raise `ConfigError` if this locale cannot name the run or its settings cannot be written.
+
+    An ASCII locale reads other letters of a command line as bytes that no file in UTF-8 can hold.
+    """
+    try:
+        os.fsencode(f"{root}/{name}")
+        f"{root}/{name}".encode()
+        json.dumps(written, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        letters = ascii(error.object[error.start : error.end])
+        raise ConfigError(
+            f"a setting has letters that this locale ({sys.getfilesystemencoding()}) cannot read "
+            f"({letters}); use plain letters, or set PYTHONUTF8=1"
+        ) from None
+
+
 def check_disk(directory: Path, least: int, what: str) -> None:
     """Raise `ConfigError` unless the disk of `directory`, which may not exist yet, has `least` free
     bytes for `what`."""
@@ -313,7 +345,7 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 def _cpu_model() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:

@@ -244,9 +244,12 @@ class PPOTrainConfig:
         seed: root of all randomness.
         device: auto, cpu, cuda, cuda:<index>, mps.
         precision: of the convolutions; everything after them is float32.
-        threads: torch's CPU threads per process; 0 takes what this process may use.
+        threads: torch's CPU threads per process; 0 takes what this process may use (this
+            setting decides: OMP_NUM_THREADS is ignored).
         processes: data-parallel processes (start them with torchrun).
-        run_root, name: run directory `<run_root>/<name>`; an empty name makes one from the time.
+        run_root: folder of all runs.
+        name: of the run directory <run_root>/ppo/<name>; empty makes one from the time, and a name
+            with a slash, such as mine/<name>, is the whole place below run_root.
         resume: a run directory to continue, with its own configuration.
         checkpoint_every: engine ticks between two writes of last.pt.
         video: write a video of the best checkpoint at the end.

@@ -15,7 +15,7 @@ from common.display import Display, progress_bar
 from common.errors import ConfigError, UserError
 from common.files import sha256_file
 from common.mirror import LoggerConfig, open_mirror
-from common.runs import Run, timestamped
+from common.runs import Run, run_name
 from common.seeding import derive, seed_everything
 from common.torch.device import check_processes, choose_device, set_threads
 from envs.racing import RacingVectorEnv
@@ -205,7 +205,7 @@ def _new_run(
 ) -> Run:
     path = None
     if fabric.is_global_zero:
-        name = config.name or timestamped("ppo", config.env.preset, f"s{config.seed}")
+        name = run_name(config.name, "ppo", config.env.preset, f"s{config.seed}")
         extra = {"evaluator": evaluator.EVALUATOR_HASH, "device": str(fabric.device)}
         extra["overrides"] = [text.lstrip("+") for text in overrides]
         seeds = {"root": config.seed}

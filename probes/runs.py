@@ -11,7 +11,7 @@ from typing import Any
 from common import cli
 from common.files import atomic_write_bytes, sha256_file, to_plain, write_json
 from common.records import RECORDS, write_record
-from common.runs import Run, timestamped
+from common.runs import Run, run_name
 from common.schema import config_class
 from common.torch.device import set_threads
 from probes.bundle import Memory, ProbeConfig, Result, clips_of, run_probe
@@ -27,7 +27,7 @@ class Settings(ProbeConfig):
         checkpoint: of a world model: a file or a run.
         threads: of torch; 0 takes what there are.
         run_root: where the run directory is made.
-        name: of the run; empty: made from the time.
+        name: of the run directory <run_root>/probes/<name>; empty makes one from the time.
         into: a directory for the results, instead of a run of its own.
         quick: 8 clips, no film: less than 50 s.
         record: keep as experiments/records/probe_<probe>.json.
@@ -144,7 +144,7 @@ def _directory(probes: Sequence[str], settings: Settings, path: Path, content: s
         return Path(settings.into)
     run = Run.create(
         settings.run_root,
-        settings.name or timestamped("probes", "-".join(probes) if len(probes) < 3 else "all"),
+        run_name(settings.name, "probes", "-".join(probes) if len(probes) < 3 else "all"),
         to_plain(vars(settings)) | {"probes": list(probes)},
         seeds={"root": settings.seed},
         extra={"checkpoint": str(path), "checkpoint_sha256": content},

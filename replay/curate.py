@@ -106,7 +106,7 @@ def copy_episodes(data: DataSet, numbers: list[int], writer: ShardWriter) -> Non
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """One process at a time: two that link the same shard would index it twice."""
-    with open(path, "a") as file:
+    with open(path, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -73,10 +73,13 @@ class WorldModelTrainConfig:
         seed: root of all random numbers.
         device: auto, cpu, cuda, cuda:<index> or mps.
         precision: Lightning's name, such as 32-true or bf16-mixed.
-        threads: torch's CPU threads; 0 takes what this process may use.
+        threads: torch's CPU threads per process; 0 takes what this process may use (this
+            setting decides: OMP_NUM_THREADS is ignored).
         processes: ranks that share each batch, started by torchrun.
         warm_start: a world-model checkpoint or run whose fitting weights are taken over.
-        run_root, name: where the run directory is made; an empty name is made from the time.
+        run_root: folder of all runs.
+        name: of the run directory <run_root>/rssm/<name>; empty makes one from the time, and a name
+            with a slash, such as mine/<name>, is the whole place below run_root.
         resume: a run directory to go on with.
         log_every: updates between two rows of metrics.
         checkpoint_every: updates between two writes of last.pt.

@@ -17,7 +17,7 @@ from common.files import replacing, sha256_file
 from common.keyboard import KeyboardDriver, open_window
 from common.rl.controls import Recorded
 from common.rl.policy import Policy
-from common.runs import Run, timestamped
+from common.runs import Run, run_name
 from common.schema import config_class
 from common.telemetry import ACTION
 
@@ -63,7 +63,7 @@ class Settings:
         seed: of the random draws.
         quick: 25 ticks only.
         run_root: where the run directory goes.
-        name: name of the run directory.
+        name: of the run directory <run_root>/dream/<name>; empty makes one from the time.
     """
 
     checkpoint: str
@@ -259,7 +259,7 @@ def main() -> None:
         pygame, window = open_window((size + 260, size), "film=true dreams without one")
     run = Run.create(
         settings.run_root,
-        settings.name or timestamped("dream"),
+        run_name(settings.name, "dream"),
         asdict(settings),
         seeds={"root": settings.seed},
         extra={"checkpoint_sha256": sha256_file(path)},

@@ -7,7 +7,7 @@ from common import cli
 from common.display import progress_bar
 from common.errors import UserError
 from common.files import sha256_file
-from common.runs import Run, timestamped
+from common.runs import Run, run_name
 from common.schema import config_class
 from common.seeding import parse_seeds, split_of
 
@@ -32,7 +32,7 @@ class Settings:
         device: auto, cpu, cuda, mps.
         threads: engine threads, or processes for the real CarRacing-v3.
         run_root: where the run directory goes.
-        name: name of the run directory.
+        name: of the run directory <run_root>/evaluate/<name>; empty makes one from the time.
     """
 
     checkpoint: str
@@ -69,7 +69,7 @@ def main() -> None:
     digest = sha256_file(path)
     run = Run.create(
         settings.run_root,
-        settings.name or timestamped("evaluate", settings.env),
+        run_name(settings.name, "evaluate", settings.env),
         asdict(settings),
         seeds={},
         extra={"evaluator": evaluator.EVALUATOR_HASH, "checkpoint_sha256": digest},

@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.files import atomic_write_bytes
 from common.keyboard import KeyboardDriver, open_window
 from common.rl.controls import Recorded
-from common.runs import Run, timestamped
+from common.runs import Run, run_name
 from common.schema import config_class
 from common.telemetry import TELEMETRY
 
@@ -51,7 +51,7 @@ class Settings:
         video: also film the episodes, afterwards.
         quick: end after 100 ticks.
         run_root: where the run directory goes.
-        name: name of the run directory.
+        name: of the run directory <run_root>/play/<name>; empty makes one from the time.
     """
 
     preset: Literal["race", "carracing"] = "race"
@@ -212,7 +212,7 @@ def main() -> None:
     world = EngineWorld(KeyboardDriver.spec, config, settings.track_seed)
     run = Run.create(
         settings.run_root,
-        settings.name or timestamped("play", settings.preset),
+        run_name(settings.name, "play", settings.preset),
         asdict(settings),
         seeds={"track": settings.track_seed},
     )

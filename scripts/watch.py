@@ -8,7 +8,7 @@ from common import cli
 from common.display import progress_bar
 from common.errors import UserError
 from common.files import sha256_file
-from common.runs import ROOT, Run, timestamped
+from common.runs import ROOT, Run, run_name
 from common.schema import config_class
 from common.seeding import refuse_sealed
 
@@ -42,7 +42,7 @@ class Settings:
         quick: the first 200 ticks at 25 fps.
         device: auto, cpu, cuda, mps.
         run_root: where the run directory goes.
-        name: name of the run directory.
+        name: of the run directory <run_root>/watch/<name>; empty makes one from the time.
     """
 
     checkpoint: str = ""
@@ -91,7 +91,7 @@ def main() -> None:
     driver = load_policy(path, device)
     run = Run.create(
         settings.run_root,
-        settings.name or timestamped("watch", settings.env, settings.track_seed),
+        run_name(settings.name, "watch", settings.env, settings.track_seed),
         asdict(settings),
         seeds={"track": settings.track_seed},
         extra={"evaluator": EVALUATOR_HASH, "checkpoint_sha256": sha256_file(path)},

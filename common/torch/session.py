@@ -30,8 +30,8 @@ import torch
 from common.config import check_growth, resumed
 from common.display import Display
 from common.errors import UserError
-from common.mirror import LoggerConfig, Mirror, open_mirror
-from common.runs import Run, timestamped
+from common.mirror import LoggerConfig, Mirror, check_logger, open_mirror
+from common.runs import Run, run_name
 from common.seeding import seed_everything
 from common.torch.device import make_fabric, set_threads
 
@@ -187,6 +187,8 @@ class Session(Generic[Config]):
             mirror = open_mirror(logger, self.run.path, self.run.path.name, settings)
             self._mirror = stack.enter_context(closing(mirror))
             self.say(f"run {self.run.path}")
+            if mirror.place:
+                self.say(mirror.place)
             self.say(
                 f"device {self.fabric.device}, {self.config.precision}, {self.threads} threads"
             )
@@ -296,7 +298,8 @@ class Session(Generic[Config]):
         path = None
         if self.is_main:
             config = self.config
-            name = config.name or timestamped(self.command.room, *labels, f"s{config.seed}")
+            check_logger(config.logger)
+            name = run_name(config.name, self.command.room, *labels, f"s{config.seed}")
             extra = {**manifest, "device": str(self.fabric.device)}
             extra["overrides"] = [text.lstrip("+") for text in self.overrides]
             seeds = {"root": config.seed}

@@ -114,7 +114,7 @@ class DataSetBuilder:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make {place}: {error.strerror}; choose another root") from None
-        with open(place / ".collecting", "a") as file:
+        with open(place / ".collecting", "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

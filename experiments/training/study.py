@@ -81,7 +81,7 @@ class Task:
 
     def start(self, state: State) -> subprocess.Popen:
         """Start the run, or resume it, as a process of its own."""
-        place = (f"run_root={self.path.parent}", f"name={self.path.name}")
+        place = (f"run_root={self.path.parent}", f"name=./{self.path.name}")
         arguments = (f"resume={self.path}",) if state == "unfinished" else (*self.overrides, *place)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as log:
@@ -167,7 +167,7 @@ def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dic
 def only_one(root: Path) -> Iterator[None]:
     """Hold the study below `root`; `ConfigError` if another process is at it."""
     root.mkdir(parents=True, exist_ok=True)
-    with open(root / ".study.lock", "w") as file:
+    with open(root / ".study.lock", "wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -236,3 +236,39 @@ def test_a_full_disk_is_told_before_anything_is_written(tmp_path):
     check_disk(tmp_path / "not" / "there", 1, "a note")
     with pytest.raises(ConfigError, match="a copy needs at least 1048576000 MiB; free some"):
         check_disk(tmp_path, 1000 << 40, "a copy")
+
+
+def test_a_plain_name_lands_in_the_commands_folder():
+    assert runs.run_name("x", "ppo", "race") == "ppo/x"
+    assert runs.run_name("ladder/P5", "rssm") == "ladder/P5"
+    assert runs.run_name("./x", "ppo") == "./x"
+    assert runs.run_name("", "ppo", "race").startswith("ppo/2")
+
+
+ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(runs.ROOT)}
+
+
+@pytest.mark.parametrize("setting", ["name", "comment", "root"])
+def test_letters_that_the_locale_cannot_read_are_refused_before_anything_is_made(tmp_path, setting):
+    script = (
+        "import sys\n"
+        "from common.errors import reported\n"
+        "from common.runs import Run\n"
+        "values = {'name': 'a', 'comment': '', 'root': 'r'} | {sys.argv[1]: sys.argv[2]}\n"
+        "with reported():\n"
+        "    Run.create(values['root'], values['name'], values, seeds={})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, setting, "caf\u00e9".encode()],
+        capture_output=True, text=True, cwd=tmp_path, env=os.environ | ASCII,
+    )  # fmt: skip
+    assert done.returncode == 2 and list(tmp_path.iterdir()) == []
+    assert done.stderr.startswith("error: a setting has letters") and done.stderr.count("\n") == 1
+
+
+def test_an_ascii_terminal_gets_every_message(tmp_path):
+    script = "from common.errors import reported\nwith reported(): print(chr(0xb5), chr(0x2026))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | ASCII
+    )
+    assert (done.returncode, done.stdout) == (0, "\\xb5 \\u2026\n")

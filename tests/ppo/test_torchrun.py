@@ -81,7 +81,7 @@ def whole(tmp_path_factory):
     """A finished run of two processes, and what each of them noted down."""
     root = tmp_path_factory.mktemp("whole")
     notes = root / "notes"
-    done = torchrun(watched(notes, deadly=-1), "name=whole", *SETTINGS, cwd=root)
+    done = torchrun(watched(notes, deadly=-1), "name=./whole", *SETTINGS, cwd=root)
     assert done.returncode == 0, done.stdout + done.stderr
     return root / "runs" / "whole", [read_jsonl(notes / f"rank{rank}.jsonl") for rank in (0, 1)]
 
@@ -116,7 +116,7 @@ def test_processes_may_have_different_numbers_of_rows(whole):
 
 
 def test_a_killed_process_ends_the_other_and_the_run_resumes_to_the_same_weights(whole, tmp_path):
-    done = torchrun(watched(tmp_path / "notes", deadly=3), "name=torn", *SETTINGS, cwd=tmp_path)
+    done = torchrun(watched(tmp_path / "notes", deadly=3), "name=./torn", *SETTINGS, cwd=tmp_path)
     assert done.returncode != 0
     assert "Signal 9 (SIGKILL)" in done.stderr
     torn = tmp_path / "runs" / "torn"

@@ -212,7 +212,7 @@ def test_a_verdict_names_each_criterion():
 def test_the_command_judges_a_checkpoint(saved, root, tmp_path):
     command = [
         sys.executable, "-m", "probes", "faithfulness,straight", f"checkpoint={saved}",
-        f"data_root={root}", f"run_root={tmp_path}", "name=a", "clips=3", "context=20",
+        f"data_root={root}", f"run_root={tmp_path}", "name=./a", "clips=3", "context=20",
         "horizon=20", "horizons=[5,20]",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

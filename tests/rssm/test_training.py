@@ -38,7 +38,7 @@ def root(tmp_path_factory):
 
 def command(root, out, *more, program=None):
     program = program or [sys.executable, "train_world_model.py"]
-    return [*program, *SETTINGS, f"data.root={root}", f"run_root={out}", "name=a", *more]
+    return [*program, *SETTINGS, f"data.root={root}", f"run_root={out}", "name=./a", *more]
 
 
 def run(root, out, *more, **options):
@@ -135,7 +135,7 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(finished, root, tmp_p
 def test_a_mean_of_the_loss_goes_on_over_a_kill(root, tmp_path):
     """Rows and checkpoints come in rhythms of their own."""
     rhythm = ("log_every=3",)
-    whole = run(root, tmp_path, "name=b", *rhythm)
+    whole = run(root, tmp_path, "name=./b", *rhythm)
     assert whole.returncode == 0, whole.stderr
     done = killed_and_resumed(root, tmp_path, 2, *rhythm)
     assert done.returncode == 0, done.stderr
@@ -188,7 +188,7 @@ def test_accumulation_is_the_whole_batch(finished, root, tmp_path):
     assert done.returncode == 0, done.stderr
     rows = read_jsonl(tmp_path / "a" / "metrics.jsonl")
     assert [row["frames"] for row in rows if "frames" in row] == [64, 96]
-    whole = run(root, tmp_path, "name=b", "updates=3", *plain)
+    whole = run(root, tmp_path, "name=./b", "updates=3", *plain)
     assert whole.returncode == 0, whole.stderr
     other = read_jsonl(tmp_path / "b" / "metrics.jsonl")
     for name in ("train/image", "train/grad_norm"):
@@ -228,7 +228,7 @@ def test_a_warm_start_begins_with_the_other_models_weights(finished, root, tmp_p
 def test_a_warm_run_killed_before_its_first_checkpoint_begins_warm_again(finished, root, tmp_path):
     path, _ = finished
     warm = (f"warm_start={path / 'checkpoints' / 'final.pt'}", "updates=2", "checkpoint_every=0")
-    whole = run(root, tmp_path, *warm, "name=b")
+    whole = run(root, tmp_path, *warm, "name=./b")
     assert whole.returncode == 0, whole.stderr
     done = killed_and_resumed(root, tmp_path, 0, *warm)
     assert done.returncode == 0, done.stderr

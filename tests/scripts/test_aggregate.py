@@ -26,7 +26,7 @@ def runs(tmp_path_factory):
     where = tmp_path_factory.mktemp("seeds")
     small = ("total_timesteps=256", "evaluation.every=128", "evaluation.background=false")
     for seed in (1, 2):
-        command("train_ppo.py", *TINY, *small, f"seed={seed}", f"name=s{seed}", cwd=where)
+        command("train_ppo.py", *TINY, *small, f"seed={seed}", f"name=./s{seed}", cwd=where)
     return where / "runs"
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_written_unless_asked(runs, tmp_path):
 
 def test_further_evaluations_are_kept_beside(runs, tmp_path):
     evaluated = command(
-        "scripts/evaluate.py", f"checkpoint={runs}/s1", "env=carracing", "seeds=5", "name=real",
+        "scripts/evaluate.py", f"checkpoint={runs}/s1", "env=carracing", "seeds=5", "name=./real",
         cwd=tmp_path,
     )  # fmt: skip
     assert last_line(evaluated)["eval"] == "runs/real/eval.json"

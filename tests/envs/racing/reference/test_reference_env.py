@@ -296,7 +296,7 @@ TRAIN = (
 
 
 def test_a_driver_is_trained_in_it_and_resumed(tmp_path):
-    arguments = (*TRAIN, "reward=native", "name=real", "total_timesteps=128")
+    arguments = (*TRAIN, "reward=native", "name=./real", "total_timesteps=128")
     numbers = last_line(command("train_ppo.py", *arguments, cwd=tmp_path))
     assert numbers["ticks"] == "128" and numbers["decisions"] == "32"
     run = tmp_path / "runs" / "real"
