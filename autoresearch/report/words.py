@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoresearch.loop.state import Candidate
-from autoresearch.types.verdict import Gate, Outcome, SeedsVerdict
+from autoresearch.types.verdict import Gate, Outcome, SeedsVerdict, Verdict
 from common.statistics import Estimate
 
 GATES = {
@@ -93,7 +93,7 @@ def resumed(times: int) -> str:
     return words.get(times, f"resumed {times} times")
 
 
-def final(candidate: str, judged: object) -> str:
+def final(candidate: str, judged: Verdict) -> str:
     """What the sealed units said about the winner."""
     passed, reasons = judged.passed, "; ".join(judged.reasons)
     measured = f", gain {interval(judged.gain)}" if isinstance(judged, SeedsVerdict) else ""

@@ -17,7 +17,10 @@ from common import markdown
 
 def render(template: str, **values: Any) -> str:
     """A template of this folder with its values; what is not `Markup` is escaped."""
-    return _ENVIRONMENT.get_template(template).render(**values)
+    text = _ENVIRONMENT.get_template(template).render(**values)
+    if template.endswith(".md.j2"):  # quotes mean nothing in Markdown, and people read its source
+        text = text.replace("&#39;", "'").replace("&#34;", '"')
+    return text
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:

@@ -6,8 +6,10 @@ from autoresearch.commands.settings import campaigns, load
 from autoresearch.config import Range
 from autoresearch.propose.brief import Exhausted
 from autoresearch.propose.coach import RuleProposer
-from autoresearch.propose.rules import Condition, Rule, load_rules
+from autoresearch.propose.rules import RULES, Condition, Rule, load_rules
+from common.config import CONF_DIR
 from common.errors import ConfigError
+from common.runs import NO_SOURCE, ROOT, SOURCE_PATTERNS
 from tests.autoresearch import toys
 from tests.autoresearch.toys import brief, trial
 
@@ -83,3 +85,11 @@ class TestRules:
             load_rules("mine", tmp_path)
         with pytest.raises(ConfigError, match="did you mean 'mine'"):
             load_rules("mime", tmp_path)
+
+    def test_rules_are_a_part_of_the_code_hash_and_campaign_files_are_not(self):
+        def files(patterns):
+            return {path for pattern in patterns for path in ROOT.glob(pattern)}
+
+        source = files(SOURCE_PATTERNS) - files(NO_SOURCE)
+        assert RULES / "coach.yaml" in source
+        assert CONF_DIR / "autoresearch" / "control_49k.yaml" not in source
