@@ -24,10 +24,10 @@ from envs.racing.config import EnvConfig
 from envs.racing.pixels.painted import PaintedTrack
 from envs.racing.pixels.painter import Painter, repaint
 from envs.racing.score.car import CAR
-from envs.racing.score.endings import NOT_ENDED, EndingConfig, decide_ending, make_limits
-from envs.racing.score.metrics import count
-from envs.racing.score.quantities import measure, remember
-from envs.racing.score.terms import TERMS, RewardConfig, make_coefficients, pay, total
+from envs.racing.score.endings import NOT_ENDED, EndingConfig
+from envs.racing.score.quantities import remember
+from envs.racing.score.terms import TERMS, RewardConfig, total
+from envs.racing.score.tick import make_rules, score_tick
 from envs.racing.sim.dynamics import WHEEL
 from envs.racing.sim.grid import start_cars
 from envs.racing.sim.handles import HANDLE, open_track
@@ -51,9 +51,7 @@ def _tick(
     lut,
     look,
     grips,
-    laps,
-    limits,
-    coefficients,
+    rules,
     action,
     terms,
 ):
@@ -63,10 +61,7 @@ def _tick(
     touched = advance(car, four, track, action, grips, visited, contacted, fresh)
     repaint(lut, fresh, touched, look)
     neighbours = look_around(cars, wheels, agent, track)
-    quantities = measure(car, four, track, before, action, laps, neighbours)
-    ending = decide_ending(car, quantities, limits)
-    reward = pay(terms, coefficients, quantities, ending)
-    count(car, quantities, ending, reward)
+    ending = score_tick(car, four, track, before, action, rules, neighbours, terms)
     if ending != NOT_ENDED:
         car.active = 0
 
@@ -83,9 +78,7 @@ def _step_world(
     luts,
     look,
     grips,
-    laps,
-    limits,
-    coefficients,
+    rules,
     repeat,
     actions,
     rewards,
@@ -110,9 +103,7 @@ def _step_world(
                     luts[w, a],
                     look,
                     grips,
-                    laps,
-                    limits,
-                    coefficients,
+                    rules,
                     actions[w, a],
                     terms[w, a],
                 )
@@ -132,9 +123,7 @@ def _step(
     luts,
     look,
     grips,
-    laps,
-    limits,
-    coefficients,
+    rules,
     repeat,
     actions,
     rewards,
@@ -154,9 +143,7 @@ def _step(
             luts,
             look,
             grips,
-            laps,
-            limits,
-            coefficients,
+            rules,
             repeat,
             actions,
             rewards,
@@ -218,9 +205,7 @@ class Engine:
         self._handles = np.zeros(worlds, HANDLE)
         self._visited = np.zeros((worlds, agents, MAX_TILES), np.uint8)
         self._contacted = np.zeros((worlds, agents, MAX_TILES), np.uint8)
-        self._laps = float(config.laps) if config.preset == "race" else 0.0
-        self._limits = make_limits(config.max_ticks, endings or EndingConfig())
-        self._coefficients = make_coefficients(reward)
+        self._rules = make_rules(config, reward, endings or EndingConfig())
         self._telemetry = np.zeros((worlds, agents, len(TELEMETRY)), np.float32)
         threads = min(config.threads, worlds)
         edges = np.linspace(0, worlds, threads + 1).astype(int)
@@ -281,9 +266,7 @@ class Engine:
                 self.painter.luts,
                 self.painter.look,
                 self.grips,
-                self._laps,
-                self._limits,
-                self._coefficients,
+                self._rules,
                 self.config.action_repeat,
                 actions,
                 self.rewards,

@@ -61,15 +61,19 @@ MEASURES = ("sim", "pixels", "score", "reference")
 FACES = ("actions.py", "config.py", "engine.py", "evaluate.py", "options.py", "vector_env.py")
 """What joins them, and this file."""
 
+SHARED = ("common/telemetry.py", "common/rl/policy.py")
+"""What declares actions and observations, and how a policy is asked."""
+
 
 def _hash() -> str:
     package = Path(__file__).parent
-    sources = [package / face for face in FACES]
+    root = package.parents[1]
+    sources = [package / face for face in FACES] + [root / shared for shared in SHARED]
     for folder in MEASURES:
         sources += sorted((package / folder).rglob("*.py"))
     digest = hashlib.sha256()
     for source in sources:
-        name = source.relative_to(package).as_posix()
+        name = source.relative_to(root).as_posix()
         digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
