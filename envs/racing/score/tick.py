@@ -35,7 +35,7 @@ def make_rules(config: EnvConfig, reward: RewardConfig, endings: EndingConfig) -
     )
 
 
-@kernel(counted=False)
+@kernel(inline="always", counted=False)
 def score_tick(car, wheels, track, before, action, rules, neighbours, terms):
     """Score the tick that a car has just made.
 
