@@ -63,14 +63,15 @@ def compose(
     config_name: str,
     schema: type[T],
     overrides: Sequence[str] = (),
-    config_dirs: Sequence[Path] = (CONF_DIR,),
+    config_dir: Path = CONF_DIR,
 ) -> T:
     """The configuration that the command `config_name` would run with, given `overrides`.
 
+    `--config-dir=<directory>` among them adds a directory with groups and options of your own.
     Raises `ConfigError` as the command does.
     """
-    line = check_command_line(overrides, schema, config_dirs[0])
-    return validate(_composed(config_name, schema, line.overrides, config_dirs), schema)
+    line = check_command_line(overrides, schema, config_dir)
+    return validate(_composed(config_name, schema, line.overrides, line.config_dirs), schema)
 
 
 def hydra_entry(

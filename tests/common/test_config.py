@@ -243,10 +243,10 @@ def test_compose_gives_what_the_command_gets(app):
         ppo: dict[str, float] = field(default_factory=lambda: {"clip": 0.2})
         env: dict[str, str] = field(default_factory=dict)
 
-    found = compose("train", Config, ["env=carracing", "ppo.clip=1"], [app / "conf"])
+    found = compose("train", Config, ["env=carracing", "ppo.clip=1"], app / "conf")
     assert found == Config(ppo={"clip": 1.0, "learning_rate": 3e-4}, env={"preset": "carracing"})
     with pytest.raises(ConfigError, match="unknown key 'pop'"):
-        compose("train", Config, ["pop=1"], [app / "conf"])
+        compose("train", Config, ["pop=1"], app / "conf")
 
 
 def test_a_resume_takes_single_settings_of_a_group(tmp_path):
