@@ -125,7 +125,8 @@ def default_values(schema: type) -> dict[str, Any]:
 
 
 def _print_help(fn: Callable, config_name: str, schema: type, line: CommandLine) -> None:
-    cfg = _composed(config_name, schema, line.overrides, line.config_dirs, hydra_node=True)
+    overrides = next(sweep(line.overrides))  # of a sweep, its first job
+    cfg = _composed(config_name, schema, overrides, line.config_dirs, hydra_node=True)
     chosen = OmegaConf.to_container(cfg.hydra.runtime.choices)
     with_defaults = OmegaConf.masked_copy(cfg, list(schema.__dataclass_fields__))
     print(
