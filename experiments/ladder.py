@@ -60,20 +60,20 @@ def main() -> None:
         config = configuration(name, settings.scale)
         runs = {s: train(name, s, settings) for s in seeds}
         results = {seed: judge(path, settings, memory) for seed, path in runs.items()}
-        told = verdict(config.rung, *observed(config.rung, results, settings))
+        outcome = verdict(config.rung, *observed(config.rung, results, settings))
         if settings.record:
             claim = None
             if name in CLAIMS:
                 observable = Observable("sharp_turn", "ssim")
                 far = replace(config.rung, parent=CLAIMS[name], observable=observable)
                 claim = {"against": far.parent, **verdict(far, *observed(far, results, settings))}
-            keep(name, settings, config.rung, runs, results, told, claim)
+            keep(name, settings, config.rung, runs, results, outcome, claim)
         if settings.record and name == COMMITTED:
             first = runs[min(runs)] / "checkpoints" / "final.pt"
             export(ROOT / "experiments" / "checkpoints" / f"{name}.pt", first)
         numbers = summary(results[min(results)])
-        rows.append([name, told["verdict"] or "", *(numbers.get(k, "") for k in COLUMNS)])
-        line[f"{name}_verdict"] = told["verdict"]
+        rows.append([name, outcome["verdict"] or "", *(numbers.get(k, "") for k in COLUMNS)])
+        line[f"{name}_verdict"] = outcome["verdict"]
         line[f"{name}_sharp_turn_ssim"] = numbers.get("sharp_turn_ssim")
         line[f"{name}_seconds"] = sum((spent(runs, results) or {}).values()) or None
     cli.table(["rung", "verdict", *COLUMNS], rows)

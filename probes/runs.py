@@ -76,8 +76,8 @@ def judge(
         seconds = time.perf_counter() - started
         about = {"checkpoint": path.name, "checkpoint_sha256": content, "asked": asked(config)}
         about |= {f"trained_{key}": value for key, value in model.about.items()}
-        told = about | {"seconds": seconds} | result.to_dict()
-        write_json(directory / f"{name}.json", told)
+        everything = about | {"seconds": seconds} | result.to_dict()
+        write_json(directory / f"{name}.json", everything)
         show(result)
         if settings.record:
             keep(result, directory, settings, about)
@@ -97,12 +97,12 @@ def list_clips(settings: Settings) -> dict[str, Any]:
     rows, found = [], {}
     for name, rule in RULES.items():
         data, clips = clips_of(rule, settings)
-        found[name] = told = listing(clips, rule, data)
+        found[name] = listed = listing(clips, rule, data)
         kept = {None: "no list", True: "as committed", False: "others than committed"}
-        scenarios = ", ".join(f"{k} {v}" for k, v in told["scenarios"].items())
-        rows.append([name, len(clips), told["tracks"], scenarios, kept[committed(name, told)]])
+        scenarios = ", ".join(f"{k} {v}" for k, v in listed["scenarios"].items())
+        rows.append([name, len(clips), listed["tracks"], scenarios, kept[committed(name, listed)]])
     cli.table(["probe", "clips", "tracks", "scenarios", ""], rows)
-    numbers = {f"{name}_clips": len(told["clips"]) for name, told in found.items()}
+    numbers = {f"{name}_clips": len(listed["clips"]) for name, listed in found.items()}
     if settings.record:
         own = ("context", "horizon", "seed", "dataset", "split")
         write_record(

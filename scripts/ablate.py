@@ -195,8 +195,8 @@ def main() -> None:
     estimates = compare(runs)
     show(runs, estimates)
     if failed:
-        told = "".join(f"\n  {name}: {words}" for name, words in failed.items())
-        raise UserError(f"{len(failed)} of {len(tasks)} runs failed; nothing is recorded:{told}")
+        reasons = "".join(f"\n  {name}: {words}" for name, words in failed.items())
+        raise UserError(f"{len(failed)} of {len(tasks)} runs failed; nothing is recorded:{reasons}")
     results: dict[str, Any] = {"variants": len(runs), "runs": len(everything)}
     results["base_progress"] = estimates["base"]["progress"]
     if settings.record:

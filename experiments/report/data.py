@@ -10,7 +10,7 @@ SIZES = {
     "D3_diverse": "12-18 thousand / 2-3 thousand",
     "D4_pilot": "7,000 / 1,400 in 72 / 20 episodes",
 }
-"""Rows of training / validation in the earlier record, where it told them."""
+"""Rows of training / validation in the earlier record, where it gives them."""
 
 
 def data_section(records: Sequence[Mapping[str, Any]]) -> str:

@@ -165,8 +165,8 @@ def draw_ablations(record: Mapping[str, Any], path: Path) -> None:
         axes[0].set_yticks(range(len(names)), [variants[name]["title"] for name in names])
         axes[0].set_ylim(len(names) - 0.5, -0.5)
         ticks = record["settings"]["total_timesteps"]
-        told = f"{ticks:,} ticks each. Dots: seeds; bar: their mean; dashed: the base's mean"
-        figure.suptitle(told, x=0.01, ha="left", fontsize=10)
+        caption = f"{ticks:,} ticks each. Dots: seeds; bar: their mean; dashed: the base's mean"
+        figure.suptitle(caption, x=0.01, ha="left", fontsize=10)
 
 
 def _line(

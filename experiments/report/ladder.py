@@ -95,8 +95,8 @@ def _cost(record: Mapping[str, Any]) -> str:
     details = record["details"]
     seeds = details["trained"]
     updates = number(seeds[0]["updates"])
-    told = f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}, {updates} updates"
+    text = f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}, {updates} updates"
     if seconds := details.get("seconds"):
         training, probes = (seconds[kind] / len(seeds) / 60 for kind in ("training", "probes"))
-        told += f", {training:.1f} minutes of training and {probes:.1f} of probes per seed"
-    return told
+        text += f", {training:.1f} minutes of training and {probes:.1f} of probes per seed"
+    return text

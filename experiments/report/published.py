@@ -11,7 +11,7 @@ class Published:
         name: as a figure shows it, with the version of CarRacing.
         mean, sd: over its evaluation's episodes.
         source: where it was published.
-        minimum, p10: the low end, where it was told.
+        minimum, p10: the low end, where it was published.
     """
 
     name: str
@@ -74,7 +74,7 @@ class EarlierRun:
         name: of the run or candidate.
         reward, progress, off_track_rate: means over its episodes.
         episodes: how many it was judged by.
-        steps: of its training, where they were told.
+        steps: of its training, where they were published.
     """
 
     name: str

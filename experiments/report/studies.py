@@ -51,10 +51,10 @@ def parity_section(record: Mapping[str, Any]) -> str:
     )
 
 
-def study_section(title: str, told: str, record: Mapping[str, Any]) -> str:
+def study_section(title: str, text: str, record: Mapping[str, Any]) -> str:
     """A study's figures and, of its details, whatever is a table."""
     rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
-    parts = [f"## {title}", provenance(record), told, table(["measure", "value"], rows)]
+    parts = [f"## {title}", provenance(record), text, table(["measure", "value"], rows)]
     return "\n\n".join([*parts, *tables(record.get("details", {}))])
 
 
@@ -99,7 +99,7 @@ def ppo_learning_section(record: Mapping[str, Any]) -> str:
             f"Ours took {number(mine)} s of training to a progress of {target:g}, "
             f"Stable-Baselines3 {number(metrics['learning_ratio'])} times as long."
         )
-    told = (
+    text = (
         "Both by their defaults (ours: experiment=carracing_900), to the same progress in the same "
         f"game, by the locked evaluator on {settings['validation_tracks']} validation tracks. "
     )
@@ -109,7 +109,7 @@ def ppo_learning_section(record: Mapping[str, Any]) -> str:
         for side, points in record["details"]["learning"]["curves"].items()
         for point in points
     ]
-    heading = ["## Time of learning", provenance(record), told + verdict]
+    heading = ["## Time of learning", provenance(record), text + verdict]
     return "\n\n".join([*heading, table(["side", *columns], rows)])
 
 

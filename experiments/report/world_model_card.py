@@ -32,12 +32,10 @@ def world_model_card(checkpoint: Path, directory: Path = RECORDS) -> str | None:
                 f"{record['name']} judged another {checkpoint.name}: python -m probes all "
                 f"checkpoint={checkpoint} record=true"
             )
-    about, heads = content["about"], content["heads"]
+    about, model = content["about"], content["model"]
+    heads, size = model["heads"], model["frame_size"]
     weights = sum(value.numel() for value in content["weights"].values())
-    size, data = (
-        content["frames"]["size"],
-        read_record(f"data_{about['dataset'].lower()}", directory),
-    )
+    data = read_record(f"data_{about['dataset'].lower()}", directory)
     path = f"experiments/checkpoints/{checkpoint.name}"
     return f"""# {name}
 
@@ -97,7 +95,7 @@ Licence: Apache-2.0, as the repository. SHA-256 of the file: `{digest}`.
 
 
 def _off(heads: Mapping[str, Any]) -> str:
-    return ", all wheels off the road" if heads["off"] else ""
+    return ", all wheels off the road" if heads["off_track"] else ""
 
 
 def _collected(data: Mapping[str, Any] | None) -> str:

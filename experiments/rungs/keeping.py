@@ -59,10 +59,10 @@ def keep(
     rung: RungConfig,
     runs: Mapping[int, Path],
     results: Mapping[int, Mapping[str, Any]],
-    told: Mapping[str, Any],
+    outcome: Mapping[str, Any],
     claim: Mapping[str, Any] | None,
 ) -> None:
-    """Write a rung's record: `told` is its verdict, `claim` that against a rung of CLAIMS."""
+    """Write a rung's record: `outcome` is its verdict, `claim` that against a rung of CLAIMS."""
     scale = "" if settings.scale == "laptop" else f"scale={settings.scale} "
     seeds = {seed: summary(found) for seed, found in results.items()}
     shared = set.intersection(*(set(numbers) for numbers in seeds.values()))
@@ -91,7 +91,7 @@ def keep(
                 "hypothesis": rung.hypothesis,
                 "observable": vars(rung.observable) if rung.observable else None,
             },
-            "verdict": dict(told),
+            "verdict": dict(outcome),
             "claim": claim,
             "seeds": [{"seed": seed, **numbers} for seed, numbers in seeds.items()],
             "trained": [

@@ -33,8 +33,8 @@ def train(name: str, seed: int, settings: Settings) -> Path:
     command = [str(ROOT / "train_world_model.py"), *command, f"threads={settings.threads}"]
     done = subprocess.run([sys.executable, *command])
     if done.returncode:
-        told = " ".join(command)
-        raise UserError(f"{told} ended with {done.returncode}; what it printed says why")
+        line = " ".join(command)
+        raise UserError(f"{line} ended with {done.returncode}; what it printed says why")
     if not (path / "result.json").is_file():
         raise UserError(f"{path}: another ladder trains this rung; start again when it has ended")
     return path
@@ -43,14 +43,15 @@ def train(name: str, seed: int, settings: Settings) -> Path:
 def _check_same(path: Path, name: str, settings: Settings) -> None:
     """Refuse a run of other settings than are asked for now: its numbers would pass for theirs."""
     run = Run.open(path)
-    wanted = flattened(to_plain(configuration(name, settings.scale, settings.overrides)))
+    asked_for = flattened(to_plain(configuration(name, settings.scale, settings.overrides)))
     free = ("seed", "threads", "processes", "device", "run_root", "name", "resume", "display",
             "data.root", "warm_start", "logger", "rung")  # fmt: skip
-    had = flattened(run.config)
+    trained_with = flattened(run.config)
     differ = [
-        f"{key} {had.get(key)} instead of {value}"
-        for key, value in wanted.items()
-        if had.get(key) != value and not any(f"{key}.".startswith(f"{one}.") for one in free)
+        f"{key} {trained_with.get(key)} instead of {value}"
+        for key, value in asked_for.items()
+        if trained_with.get(key) != value
+        and not any(f"{key}.".startswith(f"{one}.") for one in free)
     ]
     if differ:
         raise UserError(

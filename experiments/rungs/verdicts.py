@@ -17,7 +17,7 @@ from rssm.config import RungConfig
 
 def verdict(
     rung: RungConfig,
-    own: Mapping[int, Mapping[str, Any]],
+    results: Mapping[int, Mapping[str, Any]],
     parents: Mapping[int, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Whether the predicted observable came: confirmed, refuted or inconclusive.
@@ -26,18 +26,18 @@ def verdict(
     interval over clips. It is confirmed if the interval lies on the predicted side of zero, refuted
     if on the other, and inconclusive if it includes zero.
 
-    own, parents: results of the observable's probe by seed.
+    results, parents: results of the observable's probe by seed.
     """
     if rung.observable is None or rung.parent is None:
         return {"verdict": None}
     measure, changes = rung.observable.measure, []
-    for seed in sorted(own.keys() & parents.keys()):
-        if own[seed]["clips"]["hash"] != parents[seed]["clips"]["hash"]:
+    for seed in sorted(results.keys() & parents.keys()):
+        if results[seed]["clips"]["hash"] != parents[seed]["clips"]["hash"]:
             raise UserError(
                 f"{rung.name} and {rung.parent} were judged on different clips, since the data or "
                 "the rules changed: remove the directories `probes` of both runs and start again"
             )
-        pair = [one[seed]["per_clip"].get(measure) for one in (own, parents)]
+        pair = [one[seed]["per_clip"].get(measure) for one in (results, parents)]
         if None in pair:
             return {"verdict": "inconclusive", "reason": f"one of them has no {measure}"}
         changes.append(np.array(pair, np.float64))
@@ -63,11 +63,11 @@ def observed(
     if rung.observable is None:
         return {}, {}
     probe = rung.observable.probe
-    own = {seed: found[probe] for seed, found in results.items() if probe in found}
+    results = {seed: found[probe] for seed, found in results.items() if probe in found}
     root = Path(settings.run_root) / "ladder" / settings.scale
     parents = {}
-    for seed in own:
+    for seed in results:
         path = root / f"{rung.parent}-s{seed}" / "probes" / f"{probe}.json"
         if path.is_file():
             parents[seed] = read_json(path)
-    return own, parents
+    return results, parents

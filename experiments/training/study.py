@@ -70,8 +70,8 @@ class Task:
         run = Run.open(self.path)
         foreign = differences([learning(run.config), learning(self.config)])
         if foreign:
-            told = ", ".join(f"{key}={was} (now {now})" for key, (was, now) in foreign.items())
-            raise UserError(f"{self.path} was made with {told}; choose another run_root")
+            changes = ", ".join(f"{key}={was} (now {now})" for key, (was, now) in foreign.items())
+            raise UserError(f"{self.path} was made with {changes}; choose another run_root")
         try:
             with run.lock():
                 done = (self.path / "result.json").is_file()
