@@ -10,8 +10,8 @@ import numpy as np
 from envs.racing.config import EnvConfig
 from envs.racing.pixels.camera import make_camera
 from envs.racing.pixels.painted import PICTURE, PaintedTrack, open_picture
-from envs.racing.pixels.render import GRASS_BINS, LUMINANCE, LUT_SIZE, draw, fresh_lut, make_look
-from envs.racing.pixels.texture import TILE_CODE
+from envs.racing.pixels.render import LUMINANCE, LUT_SIZE, draw, fresh_lut, make_look
+from envs.racing.pixels.texture import GRASS_BINS, TILE_CODE
 from envs.racing.sim.kernel import kernel
 
 
@@ -43,7 +43,7 @@ def _draw(worlds, cars, wheels, pictures, luts, look, camera, rivals, frames, pr
     agents = cars.shape[1]
     size = camera.size * camera.size * camera.channels
     stack = camera.stack
-    line, shares = np.empty(camera.size, np.uint32), np.empty((2, GRASS_BINS))
+    line, shares = np.empty(camera.size, np.uint32), np.zeros((2, GRASS_BINS + 1))
     for w in worlds:
         picture = open_picture(pictures[w])
         for a in range(agents):

@@ -44,6 +44,7 @@ from envs.racing.pixels.texture import (
     SHADE_STEP,
     TILE_CODE,
     fixed_palette,
+    grass_bins,
     grass_code,
     light_shares,
 )
@@ -63,8 +64,6 @@ BAR_RGB = (
 LUMINANCE = np.array([0.299, 0.587, 0.114])
 FAR = 1 << 30
 """Coordinates in 65536ths of a texel up to which a row's arithmetic fits 32 bits."""
-GRASS_BINS = 128
-"""Bins of the grass period where ground is computed by formula."""
 
 Look = namedtuple(
     "Look",
@@ -131,16 +130,34 @@ def _inside(start, delta, size, texels):
 
 
 @kernel(counted=False)
-def _formula_addresses(line, camera, u, v, du, dv, height, width, x, y, dx, dy, shares):
-    """Correct the addresses of a row beyond the texture to fixed codes, by `grass_code`.
+def _formula_addresses(line, first, last, x, y, dx, dy, shares):
+    """Addresses of the fixed codes of columns from `first` to before `last`, by formula.
 
     x, y, dx, dy: the row's first point in units, and the step per pixel.
     """
-    for c in range(camera.size):
-        column, row = u + c * du, v + c * dv
-        if column < 0 or column >= width << 16 or row < 0 or row >= height << 16:
-            code = grass_code(x + dx * c, y + dy * c, shares[0], shares[1])
-            line[c] = PERIOD * PERIOD + code
+    # Divisions in a loop of their own, which vectorises.
+    for c in range(first, last):
+        line[c] = grass_bins(x + dx * c, y + dy * c)
+    for c in range(first, last):
+        line[c] = PERIOD * PERIOD + grass_code(line[c], shares[0], shares[1])
+
+
+@kernel(inline="always", counted=False)
+def _span(start, delta, limit, low, high):
+    """Columns c in [low, high) for which 0 <= start + c * delta < limit."""
+    end = high
+    if delta > 0:
+        if start < 0:
+            low = max(low, (delta - 1 - start) // delta)
+        high = min(high, (limit - start + delta - 1) // delta)
+    elif delta < 0:
+        if start >= limit:
+            low = max(low, (start - limit) // -delta + 1)
+        high = min(high, start // -delta + 1)
+    elif start < 0 or start >= limit:
+        high = low
+    low = min(low, end)
+    return low, max(low, high)
 
 
 @kernel(counted=False)
@@ -178,8 +195,11 @@ def _ground(picture, lut, camera, zoom, x, y, angle, frame, line, shares):
             inner_addresses(lines, size, u, v, du, dv, height, offset)
         elif formula:
             inner_addresses(lines, size, u, v, du, dv, height, offset)
+            first, last = _span(u, du, width << 16, 0, size)
+            first, last = _span(v, dv, height << 16, first, last)
             dx, dy = cos * across, sin * across
-            _formula_addresses(line, camera, u, v, du, dv, height, width, wx, wy, dx, dy, shares)
+            _formula_addresses(line, 0, first, wx, wy, dx, dy, shares)
+            _formula_addresses(line, last, size, wx, wy, dx, dy, shares)
         else:
             # Where 32 bits are too few for the coordinates, the texture is out of sight.
             beyond = max(abs(u), abs(v)) >= FAR
@@ -256,8 +276,8 @@ def draw(world_cars, world_wheels, agent, picture, lut, look, camera, rivals, fr
         lut: (TILE_CODE + MAX_TILES,) uint32, the agent's colours.
         rivals: (agents, channels) float64 hull colours of other cars.
         frame: (size * size * channels,) uint8, written.
-        line, shares: (size,) uint32 and (2, GRASS_BINS) float64 scratch, for texel addresses and
-            for what grass the formula gives.
+        line: (size,) uint32 scratch for texel addresses.
+        shares: (2, GRASS_BINS + 1) float64, zero at first: `light_shares` of both axes.
     """
     car = world_cars[agent]
     x, y = origin_x(car), origin_y(car)

@@ -80,12 +80,11 @@ def _stripe(phase):
 
 
 @kernel(counted=False)
-def _wheel_part(x, y, k, steer, low, high):
+def _wheel_part(x, y, k, steer_sin, steer_cos, low, high):
     """0 outside wheel k, 1 on its tyre, 2 on its stripe; (x, y) in the hull's frame."""
     dx, dy = x - WHEEL_XY[k, 0], y - WHEEL_XY[k, 1]
     if k < 2:
-        sin, cos = math.sin(steer), math.cos(steer)
-        dx, dy = cos * dx + sin * dy, cos * dy - sin * dx
+        dx, dy = steer_cos * dx + steer_sin * dy, steer_cos * dy - steer_sin * dx
     if abs(dx) > WHEEL_HALF_WIDTH + OUTLINE or abs(dy) > WHEEL_RADIUS + OUTLINE:
         return 0
     return 2 if low <= dy <= high else 1
@@ -113,16 +112,17 @@ def cover_tables(across, along, top, left, centre_row, centre_column, samples):
             for k in range(4):
                 for a in range(STEER_STEPS):
                     steer = (2.0 * a / (STEER_STEPS - 1) - 1.0) * MAX_STEER if k < 2 else 0.0
+                    turn = math.sin(steer), math.cos(steer)
                     tyres = 0
                     hits[:] = 0
                     for i in range(samples * samples):
                         x = (left + c + (i % samples + 0.5) / samples - centre_column) * across
                         y = (centre_row - top - r - (i // samples + 0.5) / samples) * along
-                        if _wheel_part(x, y, k, steer, 1.0, -1.0) == 0 or _in_hull(x, y):
+                        if _wheel_part(x, y, k, *turn, 1.0, -1.0) == 0 or _in_hull(x, y):
                             continue
                         tyres += 1
                         for p in range(PHASE_STEPS):
-                            hits[p] += _wheel_part(x, y, k, steer, lows[p], highs[p]) == 2
+                            hits[p] += _wheel_part(x, y, k, *turn, lows[p], highs[p]) == 2
                     tyre[k, a, r, c] = int(tyres * share + 0.5)
                     for p in range(PHASE_STEPS):
                         stripe[k, a, p, r, c] = int(hits[p] * share + 0.5)
@@ -172,6 +172,7 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
     top = max(0, int(math.floor(camera.centre_row - (up + reach) / along)))
     bottom = min(camera.rows - 1, int(camera.centre_row - (up - reach) / along))
     sin, cos = math.sin(angle), math.cos(angle)
+    turn = math.sin(steer), math.cos(steer)
     low_0, high_0 = _stripe(wheels[0].phase)
     low_1, high_1 = _stripe(wheels[1].phase)
     low_2, high_2 = _stripe(wheels[2].phase)
@@ -194,7 +195,7 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
                     hull += 1
                     continue
                 for k in range(4):
-                    part = _wheel_part(x, y, k, steer, low[k], high[k])
+                    part = _wheel_part(x, y, k, *turn, low[k], high[k])
                     if part:
                         dark += 1
                         light += part == 2

@@ -19,6 +19,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from numba import int32
 
 from envs.racing.sim.kernel import kernel
 from envs.racing.sim.track import GRASS_SIZE, PLAYFIELD, Track
@@ -58,6 +59,9 @@ STRIP = 1 << STRIP_BITS
 """Texels across a strip. Two rows of a strip share a cache line."""
 LINE = 32
 """Texels in a cache line; levels begin at multiples."""
+GRASS_BINS = 128
+"""Bins of the grass pattern per axis where ground is computed by formula; a power of two."""
+VOID_BINS = GRASS_BINS * GRASS_BINS
 PERIOD = round(2 * GRASS_SIZE * DENSITY)
 """Texels after which the grass pattern of the finest level repeats; every texture begins with one
 period of it (PERIOD x PERIOD), for what lies beyond the track's surroundings, and then with one
@@ -80,6 +84,10 @@ def _pair_code(a, b, part):
         part = BLENDS - part
     pair = a * (2 * MATERIALS - a - 1) // 2 + (b - a - 1)
     return MATERIALS + pair * (BLENDS - 1) + part - 1
+
+
+_GRASS_CODES = np.array([pair_code(GRASS, LIGHT_GRASS, part) for part in range(BLENDS + 1)])
+"""By sixteenths of light grass; a table, as branches on it would be guessed wrong."""
 
 
 def fixed_palette() -> np.ndarray:
@@ -109,23 +117,38 @@ def light_share(position, footprint):
 
 @kernel(counted=False)
 def light_shares(shares, footprint):
-    """`light_share` over one period of the grass, sampled at the middles of equal bins."""
-    for i in range(len(shares)):
-        shares[i] = light_share((i + 0.5) * 2.0 * GRASS_SIZE / len(shares), footprint)
+    """`light_share` over one period of the grass, sampled at the middles of GRASS_BINS bins.
+
+    shares: (GRASS_BINS + 1,) float64, written unless it holds them already; the last is the
+        footprint that the others belong to.
+    """
+    if shares[GRASS_BINS] == footprint:
+        return
+    shares[GRASS_BINS] = footprint
+    for i in range(GRASS_BINS):
+        shares[i] = light_share((i + 0.5) * 2.0 * GRASS_SIZE / GRASS_BINS, footprint)
 
 
 @kernel(inline="always")
-def grass_code(x, y, share_x, share_y):
-    """Code of the ground without a track at a point.
-
-    share_x, share_y: `light_shares` of the footprint across both axes.
-    """
-    if abs(x) > PLAYFIELD or abs(y) > PLAYFIELD:
-        return VOID
+def grass_bins(x, y):
+    """Where a point lies in the grass pattern, both axes in GRASS_BINS bins; VOID_BINS beyond."""
     u, v = x / (2.0 * GRASS_SIZE), y / (2.0 * GRASS_SIZE)
-    i = int((u - np.floor(u)) * len(share_x))
-    j = int((v - np.floor(v)) * len(share_y))
-    return _pair_code(GRASS, LIGHT_GRASS, int(share_x[i] * share_y[j] * BLENDS + 0.5))
+    i = int32((u - np.floor(u)) * GRASS_BINS) & (GRASS_BINS - 1)
+    j = int32((v - np.floor(v)) * GRASS_BINS) & (GRASS_BINS - 1)
+    void = abs(x) > PLAYFIELD or abs(y) > PLAYFIELD
+    return VOID_BINS if void else i * GRASS_BINS + j
+
+
+@kernel(inline="always")
+def grass_code(bins, share_x, share_y):
+    """Code of the ground without a track, in the bins of `grass_bins`.
+
+    share_x, share_y: `light_shares` of the footprint across both axes, (GRASS_BINS,) float64.
+    """
+    if bins == VOID_BINS:
+        return VOID
+    share = share_x[bins // GRASS_BINS] * share_y[bins % GRASS_BINS]
+    return _GRASS_CODES[int(share * BLENDS + 0.5)]
 
 
 @kernel
@@ -262,11 +285,10 @@ def _paint_level(quads, codes, origin_x, origin_y, density, pattern, texture):
 
 @cache
 def _grass_pattern() -> np.ndarray:
-    shares = np.empty(PERIOD)
-    light_shares(shares, WINDOW / FINE / DENSITY)
+    middles = (np.arange(PERIOD) + 0.5) * 2.0 * GRASS_SIZE / PERIOD
+    shares = np.array([light_share(at, WINDOW / FINE / DENSITY) for at in middles])
     parts = np.floor(np.outer(shares, shares) * BLENDS + 0.5).astype(int)
-    codes = [pair_code(GRASS, LIGHT_GRASS, part) for part in range(BLENDS + 1)]
-    return np.array(codes, np.uint16)[parts]
+    return _GRASS_CODES.astype(np.uint16)[parts]
 
 
 @kernel
