@@ -234,7 +234,7 @@ def machine() -> dict[str, Any]:
     """Processor, cores, platform, thread settings, and the accelerator if torch is in use."""
     available = getattr(os, "sched_getaffinity", None)
     facts: dict[str, Any] = {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "cores_available": len(available(0)) if available else os.cpu_count(),
         "platform": platform.platform(),
@@ -343,14 +343,25 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor's name as the system gives it, such as "AMD EPYC"."""
+    return _cpu_fact("model name") or platform.processor() or platform.machine()
+
+
+def cpu_maker() -> str:
+    """The processor's maker: AMD, Intel, or what the system says."""
+    vendor = _cpu_fact("vendor_id") or platform.machine()
+    return {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}.get(vendor, vendor)
+
+
+def _cpu_fact(name: str) -> str | None:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
+            if line.startswith(name):
                 return line.partition(":")[2].strip()
     except OSError:
         pass
-    return platform.processor() or platform.machine()
+    return None
 
 
 def _version(package: str) -> str | None:

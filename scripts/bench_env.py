@@ -3,11 +3,12 @@
 import os
 import time
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from common import cli
-from common.records import write_record
-from common.runs import Run, timestamped
+from common.records import read_record, write_record
+from common.runs import Run, cpu_maker, cpu_model, timestamped
 from common.schema import config_class
 
 DESCRIPTION = """Time the engine against Gymnasium's CarRacing-v3 (extra parity), per core.
@@ -17,7 +18,10 @@ DESCRIPTION = """Time the engine against Gymnasium's CarRacing-v3 (extra parity)
 
 Both drive the same actions on the same tracks, one tick per frame, RGB frames of 96 x 96 with the
 renderer that the parity suite measures, in turns, so that what slows the machine slows both. Our
-time includes everything of `RacingVectorEnv.step`, the resets of whole episodes among it."""
+time includes everything of `RacingVectorEnv.step`, the resets of whole episodes among it.
+
+Frames per second belong to one kind of CPU, the ratio nearly so. record=true adds a row for this
+kind to experiments/records/speed.json, or replaces it, and leaves the rows of other CPUs alone."""
 
 
 @config_class
@@ -175,6 +179,26 @@ def resets(num_envs: int, **options: Any) -> dict[str, float]:
     }
 
 
+def this_cpu() -> dict[str, Any]:
+    """Model and maker of the CPU, and the kind that kernels are compiled for, by LLVM's name."""
+    from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+
+    return {
+        "cpu": cpu_model(),
+        "maker": cpu_maker(),
+        "kind": get_host_cpu_name(),
+        "avx512": get_host_cpu_features().get("avx512f", False),
+    }
+
+
+def with_row(rows: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows with `new` in the place of the one of its kind of CPU, or at the end."""
+    kinds = [row["kind"] for row in rows]
+    if new["kind"] not in kinds:
+        return [*rows, new]
+    return [new if row["kind"] == new["kind"] else row for row in rows]
+
+
 def study(settings: Settings) -> dict[str, Any]:
     """Everything beyond the ratio."""
     details: dict[str, Any] = {"parts_us_per_frame": parts(settings.num_envs)}
@@ -223,19 +247,25 @@ def main() -> None:
     settings = cli.parse(Settings, DESCRIPTION)
     if settings.quick:
         settings = replace(settings, rounds=min(settings.rounds, 3))
+    cpu = this_cpu()
+    wide = "AVX-512" if cpu["avx512"] else "no AVX-512"
+    print(f"CPU: {cpu['cpu']} by {cpu['maker']}, kind {cpu['kind']}, {wide}")
     run = Run.create(settings.run_root, timestamped("bench_env"), asdict(settings), seeds={})
     details = {} if settings.quick else study(settings)
     metrics = compare(settings)
-    run.write_json("details.json", details)
+    run.write_json("details.json", {"cpu": cpu} | details)
     if settings.record:
+        earlier = read_record("speed") or {}
+        rows = earlier.get("details", {}).get("cpus", [])
+        row = cpu | {"measured": f"{datetime.now(UTC):%Y-%m-%d}"} | metrics
         write_record(
             "speed",
             command=cli.command("scripts/bench_env.py"),
             settings=asdict(settings),
             metrics=metrics,
-            details=details,
+            details={"cpus": with_row(rows, row)} | details,
         )
-    cli.finish(metrics, run)
+    cli.finish(metrics | {"cpu": cpu["kind"]}, run)
 
 
 if __name__ == "__main__":

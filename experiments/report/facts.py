@@ -20,7 +20,8 @@ def facts(records: Path = RECORDS) -> str:
         lines.append(
             f"- **{number(m['ratio_per_core'])} times** CarRacing-v3 on one core, pixels included: "
             f"{number(m['ours'])} frames/s against {number(m['reference'])} on one "
-            f"{speed['machine']['cpu']} (`python scripts/bench_env.py`)."
+            f"{speed['machine']['cpu']} (`python scripts/bench_env.py`). Other CPUs: see "
+            "[docs/speed.md](docs/speed.md)."
         )
     if parity := read_record("parity", records):
         m = parity["metrics"]

@@ -127,7 +127,13 @@ def draw_speed(engine: Mapping[str, Any], training: Mapping[str, Any] | None, pa
     """Frames/s of the engine, and PPO's steps/s where a record has them, against the others'."""
     metrics = engine["metrics"]
     bars = {"this engine": metrics["ours"], "CarRacing-v3": metrics["reference"]}
-    panels = [("simulator, one core", "frames per second, pixels included", bars)]
+    panels = [
+        (
+            f"simulator, one core of {engine['machine']['cpu']}",
+            "frames per second, pixels included",
+            bars,
+        )
+    ]
     if training:
         names = {"ours": "this repository", "sb3": "SB3", "sb3_workers": "SB3, subprocesses"}
         measured = training["metrics"]

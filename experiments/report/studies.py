@@ -1,6 +1,6 @@
 """Measured speeds and parity in REPORT.md: tables straight from their records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,9 @@ def speed_section(record: Mapping[str, Any]) -> str:
             f"{number(metrics['ratio_high'])})",
         ],
     ]
-    parts = [table(["", "frames/s"], rows)]
+    parts = [table(["", f"frames/s on {record['machine']['cpu']}"], rows)]
+    if "cpus" in details:
+        parts.append(cpu_table(details["cpus"]))
     for key, title, unit in (
         ("parts_us_per_frame", "part of a step", "us per frame"),
         ("frames_per_second_by_envs", "environments", "frames/s"),
@@ -35,6 +37,26 @@ def speed_section(record: Mapping[str, Any]) -> str:
         header = ["32 environments, 200-tick episodes", "median ms", "p99 ms", "max ms", "mean ms"]
         parts.append(table(header, rows))
     return "\n\n".join(["## Speed", provenance(record), *parts])
+
+
+def cpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A row for every kind of CPU that the simulator has been timed on."""
+    columns = ["CPU", "kind", "engine, frames/s", "CarRacing-v3, frames/s"]
+    columns += ["ratio", "lowest", "highest", "measured"]
+    return table(
+        columns,
+        [
+            [
+                row["cpu"],
+                row["kind"],
+                number(row["ours"]),
+                number(row["reference"]),
+                *(estimate(row[name]) for name in ("ratio_per_core", "ratio_low", "ratio_high")),
+                row["measured"],
+            ]
+            for row in rows
+        ],
+    )
 
 
 def parity_section(record: Mapping[str, Any]) -> str:
