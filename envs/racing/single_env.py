@@ -30,7 +30,8 @@ class RacingEnv(gymnasium.Env):
     random. Observations are copies. `info` holds the scalars of `RacingVectorEnv`'s info;
     `episode_statistics` (see there) when an episode ends, and `lap_finished` when it terminates.
 
-    Films need the extra `video`: `gymnasium.wrappers.RecordVideo` encodes with moviepy.
+    `gymnasium.wrappers.RecordVideo` films it if moviepy is installed (`pip install moviepy`); without
+    it, `envs.racing.show.video.record_video` films a policy.
 
     Args:
         render_mode: "rgb_array" for a large antialiased view, "state_pixels" for the newest frame
