@@ -30,8 +30,8 @@ class RacingEnv(gymnasium.Env):
     random. Observations are copies. `info` holds the scalars of `RacingVectorEnv`'s info;
     `episode_statistics` (see there) when an episode ends, and `lap_finished` when it terminates.
 
-    `gymnasium.wrappers.RecordVideo` films it if moviepy is installed (`pip install moviepy`); without
-    it, `envs.racing.show.video.record_video` films a policy.
+    `gymnasium.wrappers.RecordVideo` films it if moviepy is installed (`pip install moviepy`).
+    `envs.racing.show.video.record_video` films a policy without it.
 
     Args:
         render_mode: "rgb_array" for a large antialiased view, "state_pixels" for the newest frame

@@ -3,30 +3,18 @@
 Every case is one that the real CarRacing-v3 passes.
 """
 
-import copy
 import functools
-import pickle
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import wrappers
-from gymnasium.utils import seeding
 
 import envs.racing  # noqa: F401  registers the ids
 from common.errors import UserError
-from envs.racing import EnvConfig, RacingVectorEnv, RewardConfig, parallel_env
+from envs.racing import RewardConfig, parallel_env
 from envs.racing.parallel_env import RacingParallelEnv
-from envs.racing.sim.track import carracing_points
-
-IDS = ["racing/CarRacing-v0", "racing/Race-v0"]
-SEEDS = [0, 99, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64, 10**30]
-GAS = np.array([0.1, 0.6, 0.0], np.float32)
-
-
-def track_points(env) -> np.ndarray:
-    return env.unwrapped._vector.engine.tracks[0].track.points
-
+from tests.envs.racing.forms import GAS, IDS, parallel, several, single
 
 # Statistics
 
@@ -89,108 +77,6 @@ def test_stable_baselines_draws_unsigned_seeds_of_32_bits():
     env.close()
 
 
-# Seeds
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_seed_that_gymnasium_takes_names_its_track(seed):
-    generator, _ = seeding.np_random(seed)
-    with gymnasium.make(IDS[0]) as env:
-        _, info = env.reset(seed=seed)
-        np.testing.assert_array_equal(track_points(env), carracing_points(seed))
-        assert info["track_seed"] == seed
-        state = env.unwrapped.snapshot()
-        again = copy.deepcopy(env.unwrapped)
-        again.reset(seed=1)
-        again.restore(state)
-        assert again.step(GAS)[-1]["track_seed"] == seed
-        assert env.unwrapped.np_random.random() == generator.random()
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("seed", [2**32 - 1, 2**63, 2**64, 2**64 + 1, 10**30])
-def test_large_seeds_make_the_tracks_of_the_real_game(seed):
-    from envs.racing.reference.drive import make_reference
-    from envs.racing.reference.parity import track_difference
-
-    real = make_reference()
-    assert max(track_difference(real, seed).values()) < 1e-9
-    real.close()
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, True, "7", [3]])
-def test_what_is_no_seed_is_refused(seed):
-    for env in (gymnasium.make(IDS[0]).unwrapped, RacingParallelEnv(2)):
-        with pytest.raises(UserError, match="a seed is a whole number from 0 on"):
-            env.reset(seed=seed)
-        env.close()
-
-
-@pytest.mark.parametrize("mode", [None, "sync", "async"])
-def test_large_seeds_pass_through_every_vector_form(mode):
-    env = gymnasium.make_vec(IDS[0], num_envs=2, vectorization_mode=mode, max_ticks=2)
-    _, info = env.reset(seed=2**63 - 1)
-    assert info["track_seed"].tolist() == [2**63 - 1, 2**63]
-    for _ in range(4):  # over an end: a drawn seed beside, or in place of, the large one
-        *_, info = env.step(np.stack([GAS, GAS]))
-    assert max(info["track_seed"].tolist()) < 10**6
-    env.close()
-
-
-def single(**options):
-    env = gymnasium.make(IDS[1], **options).unwrapped
-    return env, lambda seed=None: [env.reset(seed=seed)[1]["track_seed"]]
-
-
-def several(**options):
-    env = RacingVectorEnv(3, preset="race", **options)
-    return env, lambda seed=None: env.reset(seed=seed)[1]["track_seed"].tolist()
-
-
-def parallel(**options):
-    env = RacingParallelEnv(2, **options)
-    return env, lambda seed=None: [env.reset(seed=seed)[1]["car_0"]["track_seed"]]
-
-
-@pytest.mark.parametrize("make", [single, several, parallel])
-def test_a_seed_decides_all_that_follows(make):
-    """Sequences of resets: equal for equal seeds, disjoint for others, random without one."""
-
-    def sequence(seed, before=0):
-        env, reset = make(track_pool=0)
-        for _ in range(before):
-            reset()
-        tracks = reset(seed)
-        for _ in range(4):
-            tracks += reset()
-        env.close()
-        return tracks
-
-    first = sequence(100)
-    assert first == sequence(100) == sequence(100, before=2)
-    sequences = [first[len(first) // 5 :]]
-    sequences += [sequence(seed)[len(first) // 5 :] for seed in (101, 102)]
-    sequences += [sequence(None), sequence(None)]
-    for i, one in enumerate(sequences):
-        assert len(set(one)) == len(one)
-        for other in sequences[:i]:
-            assert not set(one) & set(other)
-
-
-def test_a_list_of_seeds_is_that_many_single_environments():
-    seeds = [5, 7, 2**40]
-    env, reset = several(direction="both")
-    rows = [reset(seeds)] + [reset() for _ in range(3)]
-    directions = [track.track.direction for track in env.engine.tracks]
-    for k, seed in enumerate(seeds):
-        alone, reset_alone = single(direction="both")
-        tracks = reset_alone(seed) + [reset_alone()[0] for _ in range(3)]
-        assert tracks == [row[k] for row in rows]
-        assert alone._vector.engine.tracks[0].track.direction == directions[k]
-        alone.close()
-    env.close()
-
-
 # make and make_vec
 
 
@@ -243,70 +129,6 @@ def test_every_form_explains_bad_options(options, complaint):
     for make in (single, several, parallel):
         with pytest.raises(UserError, match=complaint):
             make(**options)
-
-
-# Copies
-
-
-def bare(config=None):
-    return RacingVectorEnv(4, config or EnvConfig(max_ticks=9, track_pool=2, threads=2), seed=3)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
-@pytest.mark.parametrize("kind", ["vector", "race of four", "single", "parallel"])
-def test_a_copy_in_mid_episode_continues_bit_by_bit(kind, copied):
-    if kind in ("vector", "race of four"):
-        agents = 1 if kind == "vector" else 4
-        env = bare(EnvConfig(max_ticks=9, frame_stack=2, grey=True, num_agents=agents, threads=2))
-        env.reset(seed=4)
-        actions = np.stack([GAS] * 4)
-        step = lambda e: e.step(actions)  # noqa: E731
-    elif kind == "single":
-        env = gymnasium.make(IDS[0], max_ticks=9)
-        env.reset(seed=2**64)
-        step = lambda e: e.step(GAS)  # noqa: E731
-    else:
-        env = RacingParallelEnv(3, max_ticks=50)
-        env.reset(seed=4)
-        step = lambda e: e.step({agent: GAS for agent in e.agents})  # noqa: E731
-    for _ in range(5):
-        step(env)
-    twin = copied(env)
-    for _ in range(4 if kind in ("single", "parallel") else 14):
-        ours, theirs = step(env), step(twin)
-        ours, theirs = pickle.dumps(ours[:-1]), pickle.dumps(theirs[:-1])
-        assert ours == theirs
-    assert str(step(env) if kind == "parallel" else env.reset()[1]) == str(
-        step(twin) if kind == "parallel" else twin.reset()[1]
-    )
-    env.close()
-    twin.reset(seed=1)
-    step(twin)
-    twin.close()
-
-
-def test_copies_of_fresh_and_of_closed_environments_are_the_same():
-    env = bare()
-    fresh = copy.deepcopy(env)
-    np.testing.assert_array_equal(env.reset()[0], fresh.reset()[0])
-    env.close()
-    fresh.close()
-    with pytest.raises(UserError, match=r"step\(\) after close\(\)"):
-        copy.deepcopy(env).step(np.stack([GAS] * 4))
-
-
-def test_gymnasiums_processes_drive_it():
-    # A new process knows the id by the module that registers it.
-    make = functools.partial(gymnasium.make, f"envs.racing:{IDS[1]}", max_ticks=3)
-    env = gymnasium.vector.AsyncVectorEnv([make, make], context="spawn")
-    twin = gymnasium.vector.SyncVectorEnv([make, make])
-    np.testing.assert_array_equal(env.reset(seed=1)[0], twin.reset(seed=1)[0])
-    for _ in range(5):
-        ours, theirs = env.step(np.stack([GAS] * 2)), twin.step(np.stack([GAS] * 2))
-        for a, b in zip(ours[:-1], theirs[:-1], strict=True):
-            np.testing.assert_array_equal(a, b)
-    env.close()
-    twin.close()
 
 
 # Actions and endings
