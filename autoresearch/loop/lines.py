@@ -11,6 +11,7 @@ from autoresearch.config import CampaignConfig
 from autoresearch.loop.ledger import RowKind
 from autoresearch.loop.state import State
 from autoresearch.types.task import TrainTask
+from autoresearch.types.words import gate_in_words, verdict_in_words
 
 
 def of(kind: RowKind, data: Mapping[str, Any], state: State, config: CampaignConfig) -> str:
@@ -26,7 +27,8 @@ def of(kind: RowKind, data: Mapping[str, Any], state: State, config: CampaignCon
         case RowKind.JUDGED:
             verdict = state.candidates[data["candidate"]].judged[data["gate"]]
             reasons = f"; {'; '.join(verdict.reasons)}" if verdict.reasons else ""
-            return f"{data['candidate']} {data['gate']}: {verdict.word}{reasons}"
+            gate, word = gate_in_words(data["gate"]), verdict_in_words(verdict.word)
+            return f"{data['candidate']} {gate}: {word}{reasons}"
         case RowKind.PROMOTED:
             return f"{data['candidate']} is promoted"
         case RowKind.OPENED:

@@ -11,6 +11,7 @@ from rich.text import Text
 from autoresearch.config import CampaignConfig
 from autoresearch.loop.state import Candidate, State
 from autoresearch.report import words
+from autoresearch.types.words import gate_in_words
 
 COLUMNS = ("candidate", "change", "last gate", "verdict", "gain", "evidence", "prediction")
 WIDE = 1_000
@@ -53,7 +54,7 @@ def row(candidate: Candidate) -> list[str]:
     return [
         candidate.id,
         candidate.change,
-        words.gate(candidate.last_gate),
+        gate_in_words(candidate.last_gate),
         words.verdict(candidate),
         words.gain(candidate),
         words.evidence(candidate),

@@ -1,45 +1,21 @@
-"""Plain words for gates, verdicts and numbers; docs/glossary.md explains each of them."""
+"""A candidate's way and numbers in plain words, for tables and pages."""
 
 from __future__ import annotations
 
 from autoresearch.loop.state import Candidate
-from autoresearch.types.verdict import Gate, Outcome, SeedsVerdict, Verdict
+from autoresearch.types.verdict import SeedsVerdict, Verdict
+from autoresearch.types.words import gate_in_words, verdict_in_words
 from common.statistics import Estimate
 
-GATES = {
-    Gate.SMOKE: "short run",
-    Gate.HALVING: "rung",
-    Gate.SCREEN: "fresh units",
-    Gate.SEEDS: "fresh seeds",
-}
 FEW = 2
 """Up to so many values are shown one by one, without an interval."""
-
-OUTCOMES = {
-    Outcome.WIN: "better",
-    Outcome.FUTILE: "gains too little",
-    Outcome.HARM: "harms a guard",
-    Outcome.CAP: "not proved",
-    Outcome.LOSS: "not better",
-    Outcome.HOPELESS: "cannot win any more",
-    Outcome.NOT_TRIED: "not tried",
-}
-
-
-def gate(name: str) -> str:
-    """A gate in words with its name: "fresh seeds (G4)"; "proposed" for none."""
-    if not name:
-        return "proposed"
-    kind = Gate(name.partition(".")[0])
-    return f"{GATES[kind]} ({name})"
 
 
 def verdict(candidate: Candidate) -> str:
     """What the last gate that decided said, in words; empty before the first."""
     if candidate.promoted:
         return "promoted"
-    word = candidate.verdict
-    return OUTCOMES.get(word, word)  # a failed run's word is plain already
+    return verdict_in_words(candidate.verdict)
 
 
 def outcome(candidate: Candidate) -> str:
@@ -48,7 +24,7 @@ def outcome(candidate: Candidate) -> str:
         return "promoted"
     if not candidate.last_gate:
         return "not judged"
-    return f"{verdict(candidate)} at {gate(candidate.last_gate)}"
+    return f"{verdict(candidate)} at {gate_in_words(candidate.last_gate)}"
 
 
 def interval(estimate: Estimate) -> str:

@@ -31,12 +31,12 @@ def write(path, content):
     os.replace(temporary, path)
 
 
-def train(given):
-    run = Path(given["root"]) / given["name"]
-    settings = SETTINGS | {k: v for k, v in given.items() if k in SETTINGS}
-    config = settings | {"seed": int(given["seed"]), "budget": int(given["budget"]),
-                         "name": given["name"], "run_root": given["root"]}  # fmt: skip
-    if any(key not in (*SETTINGS, "root", "name", "seed", "budget") for key in given):
+def train(options):
+    run = Path(options["root"]) / options["name"]
+    settings = SETTINGS | {k: v for k, v in options.items() if k in SETTINGS}
+    config = settings | {"seed": int(options["seed"]), "budget": int(options["budget"]),
+                         "name": options["name"], "run_root": options["root"]}  # fmt: skip
+    if any(key not in (*SETTINGS, "root", "name", "seed", "budget") for key in options):
         print("error: unknown key", file=sys.stderr)
         sys.exit(2)
     lines = [f"{key}: {json.dumps(value)}" for key, value in config.items()]
@@ -65,32 +65,32 @@ def settings_of(run):
     return {key: json.loads(value) for key, _, value in (line.partition(": ") for line in lines)}
 
 
-def judge(given):
-    if 500 <= int(given["first"]) < 1000 and not given.get("sealed"):
+def judge(options):
+    if 500 <= int(options["first"]) < 1000 and not options.get("sealed"):
         print("error: sealed", file=sys.stderr)
         sys.exit(2)
-    config, rows = settings_of(Path(given["run"])), []
+    config, rows = settings_of(Path(options["run"])), []
     skill = float(config["skill"]) * min(1.0, config["budget"] / 100 + 0.5)
     skill += 0.05 * luck("seed", config["seed"], config["skill"], config["grass"], config["steps"])
-    for track in range(int(given["first"]), int(given["first"]) + int(given["count"])):
+    for track in range(int(options["first"]), int(options["first"]) + int(options["count"])):
         progress = skill + 0.1 * luck("track", track) + 0.05 * luck(track, config["seed"], skill)
         rows.append({"seed": track, "progress": min(progress, 1.0), "speed": 40 + 10 * progress,
                      "off_track_rate": float(config["grass"])})  # fmt: skip
-    write(Path(given["into"]) / "eval.json", json.dumps({"rows": rows, "evaluator": "toy"}))
+    write(Path(options["into"]) / "eval.json", json.dumps({"rows": rows, "evaluator": "toy"}))
 
 
 if __name__ == "__main__":
     command, *words = sys.argv[1:]
-    given = {}
+    options = {}
     for word in words:
         key, _, text = word.partition("=")
         try:
-            given[key] = json.loads(text)
+            options[key] = json.loads(text)
         except ValueError:
-            given[key] = text.strip("'")
+            options[key] = text.strip("'")
     if command == "train":
-        train(given)
+        train(options)
     elif command == "resume":
-        go_on(Path(given["run"]), settings_of(Path(given["run"])))
+        go_on(Path(options["run"]), settings_of(Path(options["run"])))
     else:
-        judge(given)
+        judge(options)

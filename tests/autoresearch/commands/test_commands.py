@@ -35,11 +35,11 @@ class TestCommand:
             assert 0 < alpha < 0.05 and seeds >= 6
 
     def test_settings_follow_as_name_value(self):
-        config, own = load(
+        config, options = load(
             ["campaign=control_49k", "proposer.kind=random", "executor.jobs=1", "runs=3"], ("runs",)
         )
         assert config.proposer.kind == "random" and config.executor.jobs == 1
-        assert own == {"runs": "3"}
+        assert options == {"runs": "3"}
 
     @pytest.mark.parametrize(
         ("words", "message"),

@@ -33,9 +33,9 @@ def cluster():
 
 @pytest.fixture
 def nodes(cluster):
-    found = [cluster.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(2)]
-    yield found
-    for node in found:
+    members = [cluster.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(2)]
+    yield members
+    for node in members:
         if node in cluster.worker_nodes:
             cluster.remove_node(node)
 
@@ -119,9 +119,9 @@ def _descendants(node):
         except (OSError, IndexError):
             continue
         children.setdefault(parent, set()).add(int(directory.name))
-    found, pending = set(), [raylet]
+    members, pending = set(), [raylet]
     while pending:
-        for child in children.get(pending.pop(), set()) - found:
-            found.add(child)
+        for child in children.get(pending.pop(), set()) - members:
+            members.add(child)
             pending.append(child)
-    return found
+    return members

@@ -36,9 +36,9 @@ class TestLeash:
         assert subprocess.run(command, start_new_session=True).returncode == -number
 
     def test_a_command_outlives_no_parent(self, tmp_path):
-        told = tmp_path / "pid"
+        pid_file = tmp_path / "pid"
         sleeper = (
-            f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+            f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
         )
         parent = (
             "import subprocess, sys, time\nfrom autoresearch.execute.leash import leashed\n"
@@ -46,14 +46,14 @@ class TestLeash:
             "subprocess.Popen(command, start_new_session=True)\ntime.sleep(99)"
         )
         process = subprocess.Popen([sys.executable, "-c", parent])
-        while not (told.is_file() and told.read_text()):
+        while not (pid_file.is_file() and pid_file.read_text()):
             time.sleep(0.02)
         process.kill()
         process.wait()
         until = time.monotonic() + 10
-        while _lives(int(told.read_text())) and time.monotonic() < until:
+        while _lives(int(pid_file.read_text())) and time.monotonic() < until:
             time.sleep(0.05)
-        assert not _lives(int(told.read_text()))
+        assert not _lives(int(pid_file.read_text()))
 
 
 def _lives(pid):

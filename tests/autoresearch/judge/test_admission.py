@@ -37,9 +37,9 @@ def proposed(change, observable="progress", sign=1):
 )
 def test_reasons_against_a_proposal(tmp_path, proposal, reason):
     tried = {digest({"skill": 0.6}): "g001_c01"}
-    found = objections(proposal, toys.config(tmp_path), {}, BASE, tried)
-    assert len(found) == 1
-    assert re.search(reason, found[0]), found
+    reasons = objections(proposal, toys.config(tmp_path), {}, BASE, tried)
+    assert len(reasons) == 1
+    assert re.search(reason, reasons[0]), reasons
 
 
 def test_nothing_against_a_good_one(tmp_path):
@@ -48,5 +48,5 @@ def test_nothing_against_a_good_one(tmp_path):
 
 def test_a_key_that_the_trainer_lacks_is_refused(tmp_path):
     base = {key: value for key, value in BASE.items() if key != "note"}
-    found = objections(proposed({"note": "b"}), toys.config(tmp_path), {}, base, {})
-    assert found == ["note is no setting of the base configuration"]
+    reasons = objections(proposed({"note": "b"}), toys.config(tmp_path), {}, base, {})
+    assert reasons == ["note is no setting of the base configuration"]

@@ -26,15 +26,15 @@ def noise():
 
 
 def test_luck_is_hardly_ever_promoted(noise):
-    told = simulate(noise, GATES, effect=0.0, **SMALL)
-    assert told["promoted"]["mean"] <= 0.03 and told["promoted"]["n"] == 300
-    assert told["screened"]["mean"] > 0.2  # lucky checkpoints are better checkpoints
-    assert told["runs"] >= 6 and told["minutes"] == pytest.approx(told["runs"])
+    rates = simulate(noise, GATES, effect=0.0, **SMALL)
+    assert rates["promoted"]["mean"] <= 0.03 and rates["promoted"]["n"] == 300
+    assert rates["screened"]["mean"] > 0.2  # lucky checkpoints are better checkpoints
+    assert rates["runs"] >= 6 and rates["minutes"] == pytest.approx(rates["runs"])
 
 
 def test_a_large_effect_is_found(noise):
-    told = simulate(noise, GATES, effect=0.3, **SMALL)
-    assert told["promoted"]["mean"] > 0.8
+    rates = simulate(noise, GATES, effect=0.3, **SMALL)
+    assert rates["promoted"]["mean"] > 0.8
 
 
 def test_a_gain_bought_with_grass_is_not_promoted(noise):
@@ -43,5 +43,5 @@ def test_a_gain_bought_with_grass_is_not_promoted(noise):
 
 
 def test_the_best_of_three_promotes_luck_more_often_than_not(noise):
-    told = best_of_three(noise, effect=0.0, trials=4000, seed=0)
-    assert told["promoted"]["mean"] > 0.5 and told["inflation"] > 0.02
+    rates = best_of_three(noise, effect=0.0, trials=4000, seed=0)
+    assert rates["promoted"]["mean"] > 0.5 and rates["inflation"] > 0.02

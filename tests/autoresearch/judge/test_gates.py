@@ -27,25 +27,25 @@ def run_of(screens, **config):
 
 class TestSmoke:
     def test_a_healthy_run_passes(self):
-        own, control = run_of({"spinning": 0.0}, a=3), run_of({"spinning": 0.0})
-        assert smoke(own, control, control.config, {"a": 3}).passed
+        candidate, control = run_of({"spinning": 0.0}, a=3), run_of({"spinning": 0.0})
+        assert smoke(candidate, control, control.config, {"a": 3}).passed
 
     def test_a_failure_that_the_parent_does_not_show_stops_it(self):
-        own, control = run_of({"spinning": 1.0}, a=3), run_of({"spinning": 0.0})
-        verdict = smoke(own, control, control.config, {"a": 3})
+        candidate, control = run_of({"spinning": 1.0}, a=3), run_of({"spinning": 0.0})
+        verdict = smoke(candidate, control, control.config, {"a": 3})
         assert not verdict.passed and verdict.reasons == [
             "spinning shows, which the parent does not show"
         ]
-        assert smoke(own, run_of({"spinning": 1.0}), control.config, {"a": 3}).passed
+        assert smoke(candidate, run_of({"spinning": 1.0}), control.config, {"a": 3}).passed
 
     def test_what_was_not_measured_is_null_and_no_failure(self):
-        own = run_of({"spinning": None}, a=3)
-        verdict = smoke(own, run_of({}), {"a": 1, "b": 2}, {"a": 3})
+        candidate = run_of({"spinning": None}, a=3)
+        verdict = smoke(candidate, run_of({}), {"a": 1, "b": 2}, {"a": 3})
         assert verdict.passed and verdict.screens == {"spinning": None}
 
     def test_a_run_of_another_configuration_stops_it(self):
-        own = run_of({}, a=1)
-        verdict = smoke(own, run_of({}), {"a": 1, "b": 2}, {"a": 3})
+        candidate = run_of({}, a=1)
+        verdict = smoke(candidate, run_of({}), {"a": 1, "b": 2}, {"a": 3})
         assert verdict.reasons == ["a is 1, not the proposed 3"]
 
     def test_a_failed_run_has_a_type_and_no_number(self):
@@ -100,10 +100,10 @@ class TestScreen:
 
     def test_where_smaller_is_better(self):
         gates = Gates(Measure("lap", -1, 40.0), cap=100)
-        own = {str(i): {"lap": 20.0} for i in range(100)}
+        candidate = {str(i): {"lap": 20.0} for i in range(100)}
         parent = {str(i): {"lap": 35.0} for i in range(100)}
-        assert screen(own, parent, gates).outcome == "win"
-        assert screen(parent, own, gates).outcome == "futile"
+        assert screen(candidate, parent, gates).outcome == "win"
+        assert screen(parent, candidate, gates).outcome == "futile"
 
     def test_a_measure_without_bounds_counts_up_to_its_width(self):
         gain = self.rng.normal(0.3, 0.5, 200)
@@ -159,9 +159,9 @@ class TestConfiguration:
         rng, wins = np.random.default_rng(2), 0
         gates = Gates(PROGRESS)
         for _ in range(2000):
-            own = [rows([x]) for x in rng.normal(0, 0.1, 6)]
+            candidate = [rows([x]) for x in rng.normal(0, 0.1, 6)]
             parent = [rows([x]) for x in rng.normal(0, 0.1, 6)]
-            wins += seeds(own, parent, 6, 1 / 64, gates).passed
+            wins += seeds(candidate, parent, 6, 1 / 64, gates).passed
         assert wins / 2000 < 0.03  # 1 in 64
 
 

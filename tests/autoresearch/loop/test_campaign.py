@@ -30,8 +30,8 @@ def test_what_is_better_is_promoted_and_becomes_the_parent(tmp_path):
     ]
     assert second.candidates["g002_c01"].judged["G3"].outcome == "futile"
     assert third.candidates["g003_c01"].overrides == {"skill": 0.7, "steps": 9}
-    found = verify(toys.Path(config.root) / config.name)
-    assert found.decisions > 10 and found.artifacts > 10
+    verified = verify(toys.Path(config.root) / config.name)
+    assert verified.decisions > 10 and verified.artifacts > 10
 
 
 def test_failures_are_typed_and_never_a_number(better):
@@ -60,8 +60,8 @@ def test_kinds_of_failure(tmp_path, change, commands, failure, detail):
     if failure == "unusable":  # the base itself
         assert reason == "base could not run: unusable: 'updates'"
     else:
-        told = state.candidates["g001_c01"].judged["G1"]
-        assert told.failure == failure and detail in told.reasons[0]
+        verdict = state.candidates["g001_c01"].judged["G1"]
+        assert verdict.failure == failure and detail in verdict.reasons[0]
 
 
 def test_what_takes_too_long_is_ended_with_all_that_it_started(tmp_path):
@@ -123,8 +123,8 @@ def test_a_measure_beyond_its_stated_range_ends_a_candidate_and_no_campaign(tmp_
     )  # fmt: skip
     reason, state = toys.run(config)
     assert reason == "all generations are done"
-    told = state.candidates["g001_c01"].judged["G3"]
-    assert told.failure == "unusable" and "progress: a difference of -" in told.reasons[0]
+    verdict = state.candidates["g001_c01"].judged["G3"]
+    assert verdict.failure == "unusable" and "progress: a difference of -" in verdict.reasons[0]
     verify(tmp_path / "toy")
 
 
@@ -169,3 +169,12 @@ def test_the_ledger_is_plain_json(better):
     toys.run(better)
     for row in ledger_of(better):
         assert "NaN" not in json.dumps(row.data)
+
+
+def test_lines_are_in_plain_words(better):
+    lines = []
+    with Campaign.opened(better, lines.append) as campaign:
+        campaign.run()
+    assert lines[0].startswith("generation 1: parent base; a promotion costs")
+    assert "g001_c01 fresh seeds (G4): better" in lines and "g001_c01 is promoted" in lines
+    assert "g001_c02 short run (G1): crash; crash: it went wrong" in lines

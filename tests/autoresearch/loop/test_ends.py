@@ -39,8 +39,8 @@ def test_budgets_end_a_campaign_and_outlast_it(better, tmp_path, budgets, reason
     )
     assert toys.run(small)[0] == reason
     rows = ledger_of(small)
-    told, state = toys.run(small)  # again: what is spent stays spent
-    assert told == reason and state.ticks <= 300
+    again, state = toys.run(small)  # again: what is spent stays spent
+    assert again == reason and state.ticks <= 300
     assert ledger_of(small) == rows  # and looking again is no event
     verify(tmp_path / "toy")
     assert toys.run(better)[0] == "all generations are done"  # by a larger one it goes on

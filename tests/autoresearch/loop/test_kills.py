@@ -26,7 +26,7 @@ from tests.autoresearch.toys import QUICK, decisions, ledger_of
 @pytest.mark.parametrize("before", [False, True])
 def test_killed_at_every_transition_it_comes_to_the_same_decisions(tmp_path, before):
     """Each life writes a few rows and dies: with the last one on the disk, or with all done
-    that the next one would have told of."""
+    that the next one would have written down."""
     proposer = toys.transcript(tmp_path / "t.jsonl", {"skill": 0.7}, {"crash": 3})
     config = toys.config(
         tmp_path, gates=QUICK, proposer=proposer, executor={"jobs": 2, "attempts": 100},
@@ -102,8 +102,8 @@ def test_a_process_that_outlives_its_campaign_is_ended_and_its_run_taken_up(tmp_
     assert processes_of(run.last.token)
     with Campaign.opened(config, lambda text: None) as campaign:
         assert processes_of(run.last.token) == []
-        told = campaign.state.run(run.id)
-        assert [a.failure for a in told.attempts] == [Failure.INTERRUPTED]
+        interrupted = campaign.state.run(run.id)
+        assert [a.failure for a in interrupted.attempts] == [Failure.INTERRUPTED]
         assert campaign.run() == "all generations are done"
         assert len(campaign.state.run(run.id).attempts) == 2
 

@@ -12,14 +12,14 @@ from tests.autoresearch import toys
 def test_noise_is_measured_from_runs_and_taken_up_again(tmp_path):
     config = toys.config(tmp_path, executor={"jobs": 2})
     with Campaign.opened(config, lambda text: None) as campaign:
-        found = measure(campaign, 3, 10)
+        noise = measure(campaign, 3, 10)
         runs = len(campaign.state.runs)
     with Campaign.opened(config, lambda text: None) as campaign:
         again = measure(campaign, 3, 10)
         assert len(campaign.state.runs) == runs == 6
-    np.testing.assert_array_equal(found.primary, again.primary)
-    assert found.primary.shape == (3, 10) and found.primary.std(0).mean() > 0.005
-    assert found.seconds > 0
+    np.testing.assert_array_equal(noise.primary, again.primary)
+    assert noise.primary.shape == (3, 10) and noise.primary.std(0).mean() > 0.005
+    assert noise.seconds > 0
 
 
 def test_a_run_that_fails_ends_a_calibration(tmp_path):

@@ -53,9 +53,14 @@ def completion(text, tokens=123):
 
 
 def model(tmp_path, endpoint, **options):
-    told = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": "TOY_KEY"} | options
+    place = {
+        "url": endpoint.url,
+        "model": "toy",
+        "timeout": 5.0,
+        "key": "TOY_KEY",
+    } | options
     return LanguageModelProposer(
-        toys.config(tmp_path, proposer={"kind": "llm", "endpoint": told, "candidates": 2})
+        toys.config(tmp_path, proposer={"kind": "llm", "endpoint": place, "candidates": 2})
     )
 
 
@@ -72,11 +77,11 @@ class TestLanguageModel:
         assert len(proposal.evidence["prompt_sha256"]) == 64 and proposal.source == "llm toy"
         path, headers, body = endpoint.seen[0]
         assert path == "/v1/chat/completions" and headers["Authorization"] == "Bearer secret"
-        told = json.loads(body["messages"][1]["content"])
-        assert told["settings"]["skill"] == {"now": 0.4, "low": 0.0, "high": 1.0}
-        assert told["settings"]["note"] == {"now": "a", "choices": ["a", "b", "c"]}
-        assert told["measured"] == {"judged/progress": 0.41}
-        assert told["tried"] == [
+        prompt = json.loads(body["messages"][1]["content"])
+        assert prompt["settings"]["skill"] == {"now": 0.4, "low": 0.0, "high": 1.0}
+        assert prompt["settings"]["note"] == {"now": "a", "choices": ["a", "b", "c"]}
+        assert prompt["measured"] == {"judged/progress": 0.41}
+        assert prompt["tried"] == [
             {"change": {"skill": 0.9}, "gain": None, "verdict": "crash", "mechanism": ""}
         ]
 
@@ -173,8 +178,8 @@ class TestLanguageModel:
                 model(tmp_path, there).propose(brief())
 
     def test_a_campaign_without_its_endpoint_stops_and_is_taken_up(self, tmp_path, endpoint):
-        told = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": ""}
-        proposer = {"kind": "llm", "endpoint": told, "candidates": 1}
+        place = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": ""}
+        proposer = {"kind": "llm", "endpoint": place, "candidates": 1}
         config = toys.config(tmp_path, proposer=proposer)
         endpoint.answer = lambda body: (403, b"no")
         with pytest.raises(EndpointDown), Campaign.opened(config, print) as campaign:
@@ -198,10 +203,10 @@ class TestLanguageModel:
             ]
         )
         endpoint.answer = lambda body: next(answers)
-        told = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": ""}
+        place = {"url": endpoint.url, "model": "toy", "timeout": 5.0, "key": ""}
         config = toys.config(
             tmp_path, gates={"alpha": 0.9, "guard_alpha": 0.5, "seed_units": 10},
-            proposer={"kind": "llm", "endpoint": told, "candidates": 1},
+            proposer={"kind": "llm", "endpoint": place, "candidates": 1},
             budgets={"generations": 1},
         )  # fmt: skip
         _, state = toys.run(config)

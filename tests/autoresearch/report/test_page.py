@@ -53,14 +53,16 @@ def test_a_browser_shows_the_page_and_runs_nothing(done, tmp_path):
 
 def test_pictures_are_well_formed_and_the_same_each_time(done):
     summary = summarize(done)
-    found = report.documents(summary)
-    assert found == report.documents(summarize(done)) and len(found) == 3
+    documents = report.documents(summary)
+    assert documents == report.documents(summarize(done)) and len(documents) == 3
     for name in ("lineage.svg", "evidence.svg"):
-        root = ElementTree.fromstring(found[name])
+        root = ElementTree.fromstring(documents[name])
         texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
         assert any("g001_c01" in text for text in texts)
     lines = list(
-        ElementTree.fromstring(found["evidence.svg"]).iter("{http://www.w3.org/2000/svg}polyline")
+        ElementTree.fromstring(documents["evidence.svg"]).iter(
+            "{http://www.w3.org/2000/svg}polyline"
+        )
     )
     screened = [c for c in summary.state.candidates.values() if "G3" in c.judged]
     assert len(lines) == len(screened) == 2
@@ -80,12 +82,12 @@ def test_a_kept_calibration_becomes_a_part_of_the_report(tmp_path):
     config, _ = load(["campaign=control_49k"])
     share = {"mean": 0.0025, "low": 0.002, "high": 0.003, "n": 10_000}
     gates = {"effect": 0.0, "promoted": share, "screened": share, "runs": 20.0, "minutes": 30.0}
-    found = {
+    result = {
         "mean": 0.7, "sd_over_seeds": 0.1, "sd_over_units": 0.2, "seconds_per_run": 80.0,
         "runs": 24, "units": 100, "campaigns": 10_000, "means": [0.6, 0.8], "gates": [gates],
         "best_of_three": [{"effect": 0.0, "promoted": share | {"mean": 0.7}, "inflation": 0.1}],
     }  # fmt: skip
-    keep_calibration(found, config, "python", directory=tmp_path)
+    keep_calibration(result, config, "python", directory=tmp_path)
     record = read_record("calibration_control_49k", tmp_path)
     text = report.calibration(record)
     assert "of control_49k" in text and "0.0025 [0.002, 0.003]" in text
