@@ -5,7 +5,7 @@ Adam's epsilon, gradient clipping); adaptive learning rate by Rudin et al. 2022.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -84,6 +84,16 @@ class PPO:
         # Only the forward pass goes through Fabric (gradient exchange between processes).
         self.module, self.optimiser = fabric.setup(policy, optimiser, move_to_device=False)
         self.skipped_in_a_row = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "optimiser": self.optimiser.state_dict(),
+            "skipped_in_a_row": self.skipped_in_a_row,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.skipped_in_a_row = state["skipped_in_a_row"]
 
     def set_learning_rate(self, rate: float) -> None:
         for group in self.optimiser.param_groups:
@@ -196,3 +206,31 @@ def explained(buffer: RolloutBuffer) -> float:
     target, value = buffer.take("target", rows), buffer.take("value", rows)
     variance = target.var(correction=0)
     return (1 - (target - value).var(correction=0) / (variance + EPSILON)).item()
+
+
+class AveragedWeights:
+    """An exponential moving average of a policy's weights, on the CPU.
+
+    `share` of the average stays at every update; 0 is the policy itself.
+    """
+
+    def __init__(self, policy: nn.Module, share: float) -> None:
+        self.policy, self.share = policy, share
+        self._weights = copied(policy.state_dict())
+
+    def update(self) -> None:
+        """Move the average towards the weights as they are now."""
+        for name, weight in copied(self.policy.state_dict()).items():
+            self._weights[name].lerp_(weight, 1 - self.share)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The average, as a policy's weights; not a copy."""
+        return self._weights
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._weights = copied(state)
+
+
+def copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}

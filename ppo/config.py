@@ -253,6 +253,7 @@ class PPOTrainConfig:
         resume: a run directory to continue, with its own configuration.
         checkpoint_every: engine ticks between two writes of last.pt.
         video: write a video of the best checkpoint at the end.
+        profile: so many updates are traced into profile.json of the run; 0 for none.
         display: live progress display; false prints a line now and then.
     """
 
@@ -273,6 +274,7 @@ class PPOTrainConfig:
     resume: str | None = None
     checkpoint_every: Annotated[int, Field(ge=1)] = 200_000
     video: bool = True
+    profile: Annotated[int, Field(ge=0)] = 0
     display: bool = True
 
     def __post_init__(self) -> None:
@@ -289,6 +291,13 @@ class PPOTrainConfig:
         _require(
             self.ppo.minibatches * self.processes <= self.ppo.num_envs * self.ppo.num_steps,
             f"ppo.minibatches={self.ppo.minibatches} is more than the rows of a process",
+        )
+        rollout = self.ppo.num_envs * self.ppo.num_steps * self.env.action_repeat
+        _require(
+            self.total_timesteps >= rollout,
+            f"total_timesteps={self.total_timesteps:,} is less than one rollout of {rollout:,} "
+            "ticks (ppo.num_envs x ppo.num_steps x env.action_repeat): ask for at least that, or "
+            "lower ppo.num_steps",
         )
         try:
             self.ppo.network.map_size(self.env.size)

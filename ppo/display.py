@@ -3,13 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from common.display import Display
-
-
-def make_display(total: int, live: bool, enabled: bool = True) -> Display:
-    """A display of a budget of `total` ticks."""
-    return Display(total, "ticks", summary, live, enabled)
-
 
 def summary(row: Mapping[str, Any], time_left: str = "") -> str:
     """One line of the numbers that tell how training goes."""

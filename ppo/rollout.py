@@ -19,6 +19,7 @@ from common.rl.controls import ACTION_SIZE
 from common.rl.policy import ObservationSpec
 from common.rl.returns import gae
 from common.rl.scaling import ReturnScaler
+from common.torch.checkpoint import to_arrays, to_tensors
 from ppo.policy import ActorCritic, pixel_shape, to_pixels
 
 
@@ -142,9 +143,15 @@ class RolloutCollector:
         self.pixels = self._copied(observations)
         self.active = _active(info, self.buffer.n_streams)
 
-    def resume(self, observations: np.ndarray, active: Tensor) -> None:
-        """Continue from a restored environment's observations and active slots."""
-        self.pixels, self.active = self._copied(observations), active
+    def state_dict(self) -> dict[str, Any]:
+        """The environment and which slots are active, as tensors and plain data."""
+        return {"env": to_tensors(self.env.snapshot()), "active": self.active}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved environment; the real CarRacing-v3 starts afresh."""
+        # Observations are not saved: a restored environment draws them again.
+        self.pixels = self._copied(self.env.restore(to_arrays(state["env"])))
+        self.active = state["active"]
 
     @torch.inference_mode()
     def collect(self) -> RolloutStats:

@@ -1,9 +1,8 @@
-"""The training loop: collect, update, log, validate, save; and its state, for an exact resume."""
+"""PPO's training: collect, update, validate; and all of its state, for an exact resume."""
 
 import dataclasses
 import io
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -17,14 +16,14 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 
-from common.display import Display
-from common.mirror import Mirror
 from common.rl.scaling import ReturnScaler, RunningMoments
 from common.runs import Run
 from common.seeding import derive
-from common.torch.checkpoint import save_rejected, to_arrays, to_tensors
+from common.torch.checkpoint import save_rejected
+from common.torch.random import load_random_state, random_state
+from common.torch.session import Session
 from ppo import checkpoint
-from ppo.algorithm import PPO, TrainingDiverged, scheduled_rate
+from ppo.algorithm import PPO, AveragedWeights, TrainingDiverged, copied, scheduled_rate
 from ppo.config import PPOTrainConfig
 from ppo.diagnostics import action_statistics, as_metrics, diagnose, steady_steer
 from ppo.policy import ActorCritic
@@ -36,9 +35,9 @@ RECENT_EPISODES = 100
 
 @dataclass
 class Counters:
-    """How far training is; ticks and decisions are over all processes, seconds those in `fit`.
+    """How far training is; ticks and decisions are over all processes.
 
-    `validated` and `saved` are the ticks at the last validation and the last checkpoint.
+    `seconds` are the run's, over all resumes; `validated` the ticks at the last validation.
     """
 
     updates: int = 0
@@ -47,11 +46,10 @@ class Counters:
     episodes: int = 0
     seconds: float = 0.0
     validated: int = 0
-    saved: int = 0
 
 
 class Trainer:
-    """Trains one policy on one vector environment (per process) and writes into one run.
+    """Trains one policy on one vector environment per process: the `Learner` of a session.
 
     `validation` is None where it is off, and used on the first process only. `about` joins every
     checkpoint's provenance.
@@ -65,11 +63,10 @@ class Trainer:
         env: gymnasium.vector.VectorEnv,
         *,
         validation: Validation | None = None,
-        mirror: Mirror | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
         self.config, self.run, self.fabric, self.env = config, run, fabric, env
-        self.validation, self.mirror, self.about = validation, mirror, dict(about or {})
+        self.validation, self.about = validation, dict(about or {})
         self.spec = config.env.observation
         torch.manual_seed(derive(config.seed, "weights"))
         self.policy = ActorCritic(self.spec, config.ppo.network).to(fabric.device)
@@ -94,7 +91,7 @@ class Trainer:
             fabric.autocast,
             config.ppo.bootstrap_truncation,
         )
-        self.averaged = _copied(self.policy.state_dict())
+        self.averaged = AveragedWeights(self.policy, config.ppo.weight_average)
         self.scaler = None
         if config.ppo.scale_rewards:
             self.scaler = ReturnScaler(n_streams, config.ppo.gamma, self._gather_moments)
@@ -106,31 +103,30 @@ class Trainer:
         self._flagged: set[str] = set()
 
     @property
-    def last_checkpoint(self) -> Path:
-        return self.run.checkpoints / "last.pt"
+    def spent(self) -> int:
+        """Ticks of the budget."""
+        return self.counters.ticks
 
     @property
     def best_checkpoint(self) -> Path:
         return self.run.checkpoints / "best.pt"
 
-    def fit(self, display: Display) -> None:
-        """Train until the budget is spent, then save."""
-        while self.counters.ticks < self.config.total_timesteps:
-            started = time.perf_counter()
-            try:
-                row = self.train_once()
-            except TrainingDiverged:
-                if self.fabric.is_global_zero:
-                    row = {"ppo/skipped_steps": self.algorithm.skipped_in_a_row}
-                    diagnosed = as_metrics(diagnose(row))
-                    self._log(dataclasses.asdict(self.counters) | row | diagnosed)
-                raise
-            self._validate(row, display)
-            self.counters.seconds += time.perf_counter() - started
-            self._publish(row | {"seconds": self.counters.seconds}, display)
-            if self._due(self.counters.saved, self.config.checkpoint_every):
-                self.save()
-        self._take_verdicts(display, wait=True)  # of a run that was killed just before its end
+    def advance(self, session: Session) -> None:
+        """One rollout and its update; rows, warnings and validations go through the session."""
+        try:
+            row = self.train_once()
+        except TrainingDiverged:
+            row = {"ppo/skipped_steps": self.algorithm.skipped_in_a_row}
+            row |= dataclasses.asdict(self.counters) | as_metrics(diagnose(row))
+            session.log(row, self.counters.ticks, show=False)
+            raise
+        self.counters.seconds = session.seconds
+        self._validate(row, session)
+        self._publish(row | {"seconds": self.counters.seconds}, session)
+
+    def conclude(self, session: Session) -> None:
+        """Wait for the verdicts of a run that was killed just before its end."""
+        self._take_verdicts(session, wait=True)
 
     def train_once(self) -> dict[str, Any]:
         """One rollout and one update; returns the row of metrics."""
@@ -143,7 +139,7 @@ class Trainer:
         self.learning_rate = scheduled_rate(ppo, elapsed, self.learning_rate, self.last_kl)
         self.algorithm.set_learning_rate(self.learning_rate)
         metrics = self.algorithm.update(self.buffer)
-        self._average()
+        self.averaged.update()
         self.last_kl = metrics.get("approx_kl", self.last_kl)
         ended = time.perf_counter()
         ticks, decisions, episodes = self._totals(stats)
@@ -166,76 +162,55 @@ class Trainer:
             **{f"action/{name}": value for name, value in self._action_metrics().items()},
         }
 
-    def save(self) -> None:
-        """Write last.pt: everything that `load` needs. All processes must call it."""
-        self.counters.saved = self.counters.ticks
-        streams = self._gather(self._stream_state())
-        if self.fabric.is_global_zero:
-            training = {
-                "counters": dataclasses.asdict(self.counters),
-                "weights": self.policy.state_dict(),
-                "optimiser": self.algorithm.optimiser.state_dict(),
-                "moments": self.scaler.moments.state_dict() if self.scaler else None,
-                "learning_rate": self.learning_rate,
-                "last_kl": self.last_kl,
-                "best": self.best,
-                "unjudged": [vars(s) for s in self.validation.waiting] if self.validation else [],
-                "recent": list(self.recent),
-                "streams": streams,
-                "rows": len(self.run.metrics()),
-            }
-            counters = dataclasses.asdict(self.counters)
-            self._write(self.last_checkpoint, self.averaged, counters, training)
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that an exact resume needs. All processes must call it."""
+        return {
+            "counters": dataclasses.asdict(self.counters),
+            "policy": self.policy.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
+            "learning_rate": self.learning_rate,
+            "last_kl": self.last_kl,
+            "best": self.best,
+            "validation": self.validation.state_dict() if self.validation else [],
+            "recent": list(self.recent),
+            "streams": self._gather(self._stream_state()),
+        }
 
-    def load(self, content: Mapping[str, Any]) -> None:
-        """Continue from a loaded last.pt of the same configuration."""
-        state = content["training"]
-        self.policy.load_state_dict(state["weights"])
-        self.averaged = _copied(content["policy"])
-        self.algorithm.optimiser.load_state_dict(state["optimiser"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a run of the same configuration."""
+        self.policy.load_state_dict(state["policy"])
+        self.averaged.load_state_dict(state["averaged"])
+        self.algorithm.load_state_dict(state["algorithm"])
         self.counters = Counters(**state["counters"])
         self.learning_rate, self.last_kl = state["learning_rate"], state["last_kl"]
         self.best = state["best"]
         if self.validation is not None and self.fabric.is_global_zero:
-            for snapshot in state["unjudged"]:
-                self.validation.submit(Snapshot(**snapshot))
+            self.validation.load_state_dict(state["validation"])
         self.recent = deque(state["recent"], maxlen=RECENT_EPISODES)
         self._load_stream_state(state["streams"][self.fabric.global_rank])
-        if self.scaler:
-            self.scaler.moments.load_state_dict(state["moments"])
+
+    def write_checkpoint(self, path: Path, state: Mapping[str, Any], training: Any) -> None:
+        """Write the averaged weights, which are the ones to drive with, and what a resume needs."""
+        self._write(path, state["averaged"], dataclasses.asdict(self.counters), training)
 
     def _stream_state(self) -> dict[str, Any]:
-        """This process's own part: its environment, observations and generators."""
+        """The state that each process has of its own: its environment and random numbers."""
         return {
-            "env": to_tensors(self.env.snapshot()),
-            "active": self.collector.active,
-            "running_returns": self.scaler.running if self.scaler else None,
+            "collector": self.collector.state_dict(),
+            "scaler": self.scaler.state_dict() if self.scaler else None,
             "generators": {name: g.get_state() for name, g in self.generators.items()},
             # Ours draw from generators of their own; these are for libraries that do not.
-            "global": {
-                "torch": torch.get_rng_state(),
-                "numpy": to_tensors(np.random.get_state(legacy=False)),
-                "python": random.getstate(),
-            },
-            "skipped": self.algorithm.skipped_in_a_row,
+            "global": random_state(),
         }
 
     def _load_stream_state(self, state: Mapping[str, Any]) -> None:
-        # Not from the file: the real CarRacing-v3 cannot be saved and starts afresh.
-        self.collector.resume(self.env.restore(to_arrays(state["env"])), state["active"])
+        self.collector.load_state_dict(state["collector"])
         if self.scaler:
-            self.scaler.running = state["running_returns"]
+            self.scaler.load_state_dict(state["scaler"])
         for name, generator in self.generators.items():
             generator.set_state(state["generators"][name])
-        torch.set_rng_state(state["global"]["torch"])
-        np.random.set_state(to_arrays(state["global"]["numpy"]))
-        random.setstate(state["global"]["python"])
-        self.algorithm.skipped_in_a_row = state["skipped"]
-
-    def _average(self) -> None:
-        """Move the averaged weights towards those of the last update."""
-        for name, weight in _copied(self.policy.state_dict()).items():
-            self.averaged[name].lerp_(weight, 1 - self.config.ppo.weight_average)
+        load_random_state(state["global"])
 
     def _due(self, last: int, every: int) -> bool:
         """Whether `every` more ticks have passed since `last`, or the budget is spent."""
@@ -247,22 +222,24 @@ class Trainer:
     def _finished(self) -> bool:
         return self.counters.ticks >= self.config.total_timesteps
 
-    def _validate(self, row: Mapping[str, Any], display: Display) -> None:
+    def _validate(self, row: Mapping[str, Any], session: Session) -> None:
         """Hand over a snapshot when it is time, and take what verdicts there are."""
         if self._due(self.counters.validated, self.config.evaluation.every):
             self.counters.validated = self.counters.ticks
             if self.validation is not None and self.fabric.is_global_zero:
                 kept = {k: v for k, v in row.items() if k.startswith("episode/")}
                 counters = dataclasses.asdict(self.counters)
-                self.validation.submit(Snapshot(counters | kept, _copied(self.averaged)))
-        self._take_verdicts(display, wait=self._finished)
+                self.validation.submit(
+                    Snapshot(counters | kept, copied(self.averaged.state_dict()))
+                )
+        self._take_verdicts(session, wait=self._finished)
 
-    def _take_verdicts(self, display: Display, wait: bool) -> None:
+    def _take_verdicts(self, session: Session, wait: bool) -> None:
         if self.validation is not None:
             for snapshot, summary in self.validation.judged(wait=wait):
-                self._compare(snapshot, summary, display)
+                self._compare(snapshot, summary, session)
 
-    def _compare(self, snapshot: Snapshot, summary: Mapping[str, Any], display: Display) -> None:
+    def _compare(self, snapshot: Snapshot, summary: Mapping[str, Any], session: Session) -> None:
         """Keep the snapshot's weights if they drove better than all before; log how they did."""
         name = self.config.evaluation.metric
         score = summary[name]["mean"]
@@ -271,11 +248,11 @@ class Trainer:
             about = {field.name: snapshot.row[field.name] for field in dataclasses.fields(Counters)}
             about["validation"] = dict(summary)
             self._write(self.best_checkpoint, snapshot.weights, about)
-            display.say(
+            session.say(
                 f"{snapshot.row['ticks']:,} ticks: validation {name} {score:.4g}, the best so far"
             )
         means = {f"validation/{k}": v["mean"] for k, v in summary.items() if isinstance(v, Mapping)}
-        self._log(snapshot.row | means)
+        session.log(snapshot.row | means, self.counters.ticks, show=False)
 
     def _write(
         self,
@@ -287,7 +264,7 @@ class Trainer:
         about, network = self.about | about, self.config.ppo.network
         checkpoint.save(path, weights, self.spec, network, about, training)
 
-    def _publish(self, row: dict[str, Any], display: Display) -> None:
+    def _publish(self, row: dict[str, Any], session: Session) -> None:
         if not self.fabric.is_global_zero:
             return
         diagnoses = [d for d in diagnose(row) if d.value is not None]
@@ -295,16 +272,10 @@ class Trainer:
         failing = {d.name for d in diagnoses if d.failed}
         for d in diagnoses:
             if d.name in failing - self._flagged:
-                display.say(d.warning)
+                session.say(d.warning)
         # Unmeasured is not healthy again: a warning is repeated only after a good row.
         self._flagged = failing | (self._flagged - {d.name for d in diagnoses})
-        self._log(row)
-        display.show(row)
-
-    def _log(self, row: Mapping[str, Any]) -> None:
-        self.run.log(row)
-        if self.mirror is not None:
-            self.mirror.log(row, self.counters.ticks)
+        session.log(row, self.counters.ticks)
 
     def _episode_metrics(self, stats: RolloutStats) -> dict[str, float | None]:
         """Means over recent episodes, and each reward term per decision of this rollout."""
@@ -333,26 +304,23 @@ class Trainer:
 
     def _totals(self, stats: RolloutStats) -> tuple[int, int, int]:
         """Ticks, decisions and ended episodes of this rollout over all processes."""
-        own = torch.tensor([stats.ticks, stats.decisions, len(stats.episodes)])
+        totals = torch.tensor([stats.ticks, stats.decisions, len(stats.episodes)])
         if self.fabric.world_size > 1:
-            own = self.fabric.all_reduce(own, reduce_op="sum")
-        ticks, decisions, episodes = own.tolist()
+            totals = self.fabric.all_reduce(totals, reduce_op="sum")
+        ticks, decisions, episodes = totals.tolist()
         return ticks, decisions, episodes
 
-    def _gather(self, own: Any) -> list[Any]:
-        """`own`, plain data and tensors, of every process, in rank order."""
+    def _gather(self, data: Any) -> list[Any]:
+        """`data`, plain data and tensors, of every process, in rank order."""
         if self.fabric.world_size == 1:
-            return [own]
+            return [data]
         buffer = io.BytesIO()
-        torch.save(own, buffer)  # left to torch, it would be a pickle, and fail on unsigned tensors
+        torch.save(
+            data, buffer
+        )  # left to torch, it would be a pickle, and fail on unsigned tensors
         parts: list[Any] = [None] * self.fabric.world_size
         torch.distributed.all_gather_object(parts, buffer.getvalue())
         return [torch.load(io.BytesIO(part), weights_only=True) for part in parts]
 
-    def _gather_moments(self, own: RunningMoments) -> list[RunningMoments]:
-        return [RunningMoments(**state) for state in self._gather(own.state_dict())]
-
-
-def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
+    def _gather_moments(self, moments: RunningMoments) -> list[RunningMoments]:
+        return [RunningMoments(**state) for state in self._gather(moments.state_dict())]

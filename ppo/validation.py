@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -86,6 +86,15 @@ class Validation:
                 break
             self._receive()
         return [(self.waiting.popleft(), self._verdicts.popleft()) for _ in list(self._verdicts)]
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """The snapshots that wait for their verdict."""
+        return [vars(snapshot) for snapshot in self.waiting]
+
+    def load_state_dict(self, state: Iterable[Mapping[str, Any]]) -> None:
+        """Submit the snapshots again that were waiting."""
+        for snapshot in state:
+            self.submit(Snapshot(**snapshot))
 
     def close(self) -> None:
         """End the process, whatever it has not judged yet."""

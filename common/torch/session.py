@@ -30,7 +30,7 @@ import torch
 from common.config import check_growth, resumed
 from common.display import Display
 from common.errors import UserError
-from common.mirror import LoggerConfig, Mirror, check_logger, open_mirror
+from common.mirror import LoggerConfig, Mirror, Nothing, check_logger, open_mirror
 from common.runs import Run, run_name
 from common.seeding import seed_everything
 from common.torch.device import make_fabric, set_threads
@@ -136,7 +136,7 @@ class Session(Generic[Config]):
         self.display = Display(
             self.budget, command.unit, command.summary, config.display, self.is_main
         )
-        self._mirror: Mirror | None = None
+        self._mirror: Mirror = Nothing()
         self._began, self._spent_before = time.perf_counter(), 0.0
         self._rows = 0
         self._saved = 0

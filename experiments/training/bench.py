@@ -15,10 +15,11 @@ from common import cli
 from common.config import compose
 from common.records import write_record
 from common.runs import Run, timestamped
+from common.torch.device import make_fabric
 from ppo.config import PPOTrainConfig
 from ppo.evaluate import Driver
 from ppo.trainer import Trainer
-from ppo.training_run import make_env, make_fabric
+from ppo.training_run import COMMAND, make_env
 
 SEED = 1
 QUICK_POOL = 4
@@ -60,7 +61,8 @@ class Stopwatch:
 
 def make_trainer(config: PPOTrainConfig, run: Run, env: VectorEnv) -> Trainer:
     """A trainer on `env`, without validation."""
-    return Trainer(config, run, make_fabric(config), env)
+    fabric = make_fabric(config.device, config.precision, config.processes, COMMAND.script)
+    return Trainer(config, run, fabric, env)
 
 
 class Ours:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from common.runs import Run
+from common.torch.session import Session
 from envs.racing import EndingConfig, EnvConfig, RacingVectorEnv, RewardConfig
 from envs.racing import evaluate as evaluator
 from envs.racing.drivers import CentrelineDriver
@@ -18,10 +19,10 @@ from ppo.diagnostics import (
     diagnose_evaluation,
     steady_steer,
 )
-from ppo.display import make_display
 from ppo.evaluate import Driver
 from ppo.policy import ActorCritic
 from ppo.trainer import Trainer
+from ppo.training_run import COMMAND
 from tests.ppo.toys import NETWORK, cpu
 
 NAMES = [
@@ -65,7 +66,9 @@ class Scripted(CentrelineDriver):
 def trainer(root, *, env=ENV, reward=ROAD, ppo=PPO, world=Watched, **network):
     ppo = replace(ppo, network=replace(ppo.network, **network))
     endings = ROAD_ENDINGS if reward is ROAD else EndingConfig()
-    config = PPOTrainConfig(env=env, reward=reward, endings=endings, ppo=ppo)
+    config = PPOTrainConfig(
+        env=env, reward=reward, endings=endings, ppo=ppo, device="cpu", threads=1, display=False
+    )
     run = Run.create(root, "run", {}, seeds={})
     return Trainer(config, run, cpu(), world(ppo.num_envs, env, reward, seed=5, endings=endings))
 
@@ -172,15 +175,15 @@ def test_a_driver_that_has_learned_nothing_yet_is_not_flagged(tmp_path, reward, 
 
 def test_a_warning_is_said_when_a_failure_appears_and_when_it_comes_back(tmp_path):
     ill = trainer(tmp_path, ppo=replace(PPO, num_steps=8))
-    said, display = [], make_display(1, live=False, enabled=False)
-    display.say = said.append
+    said, session = [], Session(COMMAND, ill.config, [])
+    session.run, session.say = ill.run, said.append
     for steer, counts in [(5.0, 1), (5.0, 1), (0.0, 1), (5.0, 2), (-5.0, 2)]:
         with torch.no_grad():
             ill.policy.policy[-1].bias[0] = steer
-        ill._publish(ill.train_once(), display)
+        ill._publish(ill.train_once(), session)
         assert sum("steering_collapse" in text for text in said) == counts
-    ill._publish({"ticks": 0, "ticks_per_second": 0.0, "decisions_per_second": 0.0}, display)
-    ill._publish(ill.train_once(), display)
+    ill._publish({"ticks": 0, "ticks_per_second": 0.0, "decisions_per_second": 0.0}, session)
+    ill._publish(ill.train_once(), session)
     assert (
         sum("steering_collapse" in text for text in said) == 2
     )  # was not measured, so not healthy

@@ -133,7 +133,7 @@ def test_mistakes_are_explained(run, tmp_path, arguments, message):
     ("arguments", "message"),
     [
         ([], "checkpoint"),
-        (["checkpoint=missing.pt"], "missing.pt: No such file"),
+        (["checkpoint=missing.pt"], "missing.pt: no such checkpoint"),
         (["checkpoint={best}", "env=mars"], "env"),
         (["checkpoint={best}", "seeds=499-500"], "sealed"),
         (["checkpoint={best}", "threads=0"], "threads is 1 to 256"),
@@ -175,7 +175,7 @@ def _training(**changes):
     def damage(path):
         file = path / "checkpoints" / "last.pt"
         content = torch.load(file, weights_only=True)
-        content["training"] |= changes
+        content["training"]["learner"] |= changes
         torch.save(content, file)
 
     return damage
@@ -189,7 +189,7 @@ def _training(**changes):
         (_without("clip"), "config.yaml is incomplete: no ppo.clip"),
         (_training(streams=[]), "last.pt cannot be resumed"),
         (_training(counters={"laps": 1}), "last.pt cannot be resumed"),
-        (_training(optimiser={}), "last.pt cannot be resumed"),
+        (_training(algorithm={}), "last.pt cannot be resumed"),
         (lambda path: (path / "metrics.jsonl").write_text("[1]\n"), "is not a JSON object"),
     ],
 )

@@ -1,20 +1,23 @@
 import os
 import signal
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
 
 from common.errors import UserError
+from common.files import to_plain
 from common.runs import Run
+from common.torch.session import Session
 from envs.racing.config import EnvConfig
 from ppo import checkpoint
+from ppo.algorithm import copied
 from ppo.config import EvaluationConfig, PPOConfig, PPOTrainConfig
-from ppo.display import make_display
 from ppo.evaluate import load_policy
-from ppo.trainer import Trainer, _copied
+from ppo.trainer import Trainer
+from ppo.training_run import COMMAND
 from ppo.validation import Validation
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, cpu
 
@@ -34,6 +37,9 @@ def config(updates=6, **changes):
         env=ENV,
         ppo=PPO,
         total_timesteps=updates * TICKS,
+        device="cpu",
+        threads=1,
+        display=False,
         checkpoint_every=2 * TICKS,
         evaluation=EvaluationConfig(every=2 * TICKS, validation_tracks=1),
     )
@@ -42,16 +48,34 @@ def config(updates=6, **changes):
 
 def trainer(config, root, validate=None, name="run", background=False):
     path = root / name
-    run = Run(path) if path.exists() else Run.create(root, name, {}, seeds={})
+    settings = to_plain(asdict(config), finite=False)
+    run = Run(path) if path.exists() else Run.create(root, name, settings, seeds={})
     env = ToyEnv(length=(5, 3, 7), terminate=[1])
     validation = validate and Validation(validate, SPEC, config.ppo.network, background)
     return Trainer(config, run, cpu(), env, validation=validation, about={"seed": config.seed})
 
 
-def fit(trainer):
-    with make_display(trainer.config.total_timesteps, live=False, enabled=False) as display:
-        trainer.fit(display)
+def session(trainer):
+    """One around a trainer whose run directory is there already."""
+    made = Session(COMMAND, trainer.config, [])
+    made.run = trainer.run
+    return made
+
+
+def resumed(trainer):
+    made = session(trainer)
+    made.resumed = True
+    made.restore(trainer, checkpoint.load)
+    return made
+
+
+def fit(trainer, inside=None):
+    (inside or session(trainer)).fit(trainer)
     return trainer
+
+
+def last(trainer):
+    return trainer.run.checkpoints / "last.pt"
 
 
 def state(trainer):
@@ -109,24 +133,27 @@ def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, changes):
     torn.train_once = until_crash
     with pytest.raises(KeyboardInterrupt):
         fit(torn)
-    saved = checkpoint.load(torn.last_checkpoint)
+    saved = checkpoint.load(last(torn))
     assert saved["about"]["updates"] == 2  # one update of work is lost, and will be done again
+    assert len(torn.run.metrics()) == saved["training"]["session"]["rows"] + 1
 
+    again = trainer(settings, tmp_path, scores(2, 3), "torn")
+    inside = resumed(again)
     torch.manual_seed(12345)
-    resumed = trainer(settings, tmp_path, scores(2, 3), "torn")
-    resumed.load(saved)
-    assert resumed.run.truncate_metrics(saved["training"]["rows"]) == 1
-    fit(resumed)
+    again.load_state_dict(saved["training"]["learner"])
+    fit(again, inside)
 
-    assert same(state(straight), state(resumed))
+    assert same(state(straight), state(again))
     rows = [
         [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
-        for rows in (straight.run.metrics(), resumed.run.metrics())
+        for rows in (straight.run.metrics(), again.run.metrics())
     ]
     assert len(rows[0]) == 9  # six updates, three validations
     assert rows[0] == rows[1]
-    final = checkpoint.load(straight.last_checkpoint), checkpoint.load(resumed.last_checkpoint)
-    moments = [content["training"]["moments"] for content in final]
+    final = [checkpoint.load(last(done)) for done in (straight, again)]
+    moments = [
+        content["training"]["learner"]["streams"][0]["scaler"]["moments"] for content in final
+    ]
     assert moments[0] == moments[1]
     assert same(final[0]["policy"], final[1]["policy"])
 
@@ -142,26 +169,22 @@ def test_a_verdict_that_came_after_the_checkpoint_is_logged_once(tmp_path):
             raise KeyboardInterrupt
         row = train_once()
         if torn.counters.updates == 3:  # the verdict about update 2 arrives only now
-            torn._take_verdicts(torn.display, wait=True)
+            torn._take_verdicts(inside, wait=True)
         return row
 
     torn.train_once = until_crash
-    with (
-        make_display(settings.total_timesteps, live=False, enabled=False) as torn.display,
-        pytest.raises(KeyboardInterrupt),
-    ):
-        torn.fit(torn.display)
+    inside = session(torn)
+    with pytest.raises(KeyboardInterrupt):
+        fit(torn, inside)
     torn.validation.close()
     assert list(validated(torn)) == [2]
-    saved = checkpoint.load(torn.last_checkpoint)
-    assert len(saved["training"]["unjudged"]) >= 1
+    saved = checkpoint.load(last(torn))
+    assert len(saved["training"]["learner"]["validation"]) >= 1
 
-    resumed = trainer(settings, tmp_path, weights_as_score, "torn", background=True)
-    resumed.load(saved)
-    resumed.run.truncate_metrics(saved["training"]["rows"])
-    fit(resumed)
-    resumed.validation.close()
-    judged = [row["updates"] for row in resumed.run.metrics() if "validation/native_return" in row]
+    again = trainer(settings, tmp_path, weights_as_score, "torn", background=True)
+    fit(again, resumed(again))
+    again.validation.close()
+    judged = [row["updates"] for row in again.run.metrics() if "validation/native_return" in row]
     assert len(judged) == len(set(judged)) and judged[0] == 2
 
 
@@ -211,25 +234,26 @@ def test_what_was_not_yet_judged_is_judged_after_a_resume(tmp_path):
     straight = fit(trainer(config(8), tmp_path, weights_as_score, "straight"))
     torn = trainer(config(8), tmp_path, weights_as_score, "torn")
     torn.validation.judged = lambda wait: []  # as if the other process were very slow
-    save = torn.save
+    inside = session(torn)
+    save = inside.save
 
-    def dies_after_saving():
-        save()
+    def dies_after_saving(learner):
+        save(learner)
         if torn.counters.updates == 4:
             raise KeyboardInterrupt
 
-    torn.save = dies_after_saving
+    inside.save = dies_after_saving
     with pytest.raises(KeyboardInterrupt):
-        fit(torn)
-    saved = checkpoint.load(torn.last_checkpoint)
-    assert [s["row"]["updates"] for s in saved["training"]["unjudged"]] == [2, 4]
+        fit(torn, inside)
+    saved = checkpoint.load(last(torn))
+    waiting = saved["training"]["learner"]["validation"]
+    assert [snapshot["row"]["updates"] for snapshot in waiting] == [2, 4]
     assert validated(torn) == {}
-    resumed = trainer(config(8), tmp_path, weights_as_score, "torn")
-    resumed.load(saved)
-    fit(resumed)
-    assert validated(resumed) == validated(straight) and len(validated(straight)) == 4
+    again = trainer(config(8), tmp_path, weights_as_score, "torn")
+    fit(again, resumed(again))
+    assert validated(again) == validated(straight) and len(validated(straight)) == 4
     assert (
-        load_policy(resumed.best_checkpoint).about["updates"]
+        load_policy(again.best_checkpoint).about["updates"]
         == (load_policy(straight.best_checkpoint).about["updates"])
     )
 
@@ -246,14 +270,14 @@ def test_a_failing_validation_process_ends_training(tmp_path, validate, message)
 
 def test_the_last_checkpoint_has_the_final_weights(tmp_path):
     done = fit(trainer(config(3), tmp_path))
-    assert same(load_policy(done.last_checkpoint).policy.state_dict(), state(done))
+    assert same(load_policy(last(done)).policy.state_dict(), state(done))
 
 
 def test_what_is_judged_and_kept_is_the_average_of_the_weights(tmp_path):
     judged = []
 
     def validate(driver):
-        judged.append(_copied(driver.policy.state_dict()))
+        judged.append(copied(driver.policy.state_dict()))
         return summary(len(judged))
 
     settings = config(6, ppo=replace(PPO, weight_average=0.75))
@@ -272,7 +296,7 @@ def test_what_is_judged_and_kept_is_the_average_of_the_weights(tmp_path):
     fit(averaging)
     for mine, number in zip(judged, (2, 4, 6), strict=True):
         torch.testing.assert_close(mine, at[number - 1])
-    for path in (averaging.best_checkpoint, averaging.last_checkpoint):
+    for path in (averaging.best_checkpoint, last(averaging)):
         torch.testing.assert_close(load_policy(path).policy.state_dict(), at[-1])
     assert not same(at[-1], state(averaging))
     plain = fit(trainer(replace(settings, ppo=PPO), tmp_path, name="plain"))
@@ -302,9 +326,9 @@ def test_a_failure_is_named_in_the_row_and_said_once(tmp_path):
     with torch.no_grad():
         broken.policy.policy[-1].bias.copy_(torch.tensor([9.0, 9.0, -9.0]))
     said = []
-    display = make_display(1, live=False, enabled=False)
-    display.say = said.append
-    broken.fit(display)
+    inside = session(broken)
+    inside.say = said.append
+    fit(broken, inside)
     rows = broken.run.metrics()
     assert all(row["diagnostics/steering_collapse"] > 0.9 for row in rows)
     assert all("diagnostics/throttle_saturation" in row for row in rows)
