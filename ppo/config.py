@@ -240,7 +240,8 @@ class PPOTrainConfig:
     """Everything about one training run.
 
     Attributes:
-        total_timesteps: budget in engine ticks summed over streams, action repeats included.
+        total_timesteps: budget in engine ticks summed over streams, action repeats included;
+            training ends with the rollout that reaches it.
         seed: root of all randomness.
         device: auto, cpu, cuda, cuda:<index>, mps.
         precision: of the convolutions; everything after them is float32.
@@ -317,6 +318,18 @@ class PPOTrainConfig:
                 f"evaluation.direction={direction} exists only in race, not in {world}; set "
                 "evaluation.direction=ccw or evaluation.env=race",
             )
+
+        _require(
+            self.total_timesteps >= self.rollout_ticks,
+            f"total_timesteps={self.total_timesteps} is less than one rollout: ask for at least "
+            f"{self.rollout_ticks} (ppo.num_envs x ppo.num_steps x env.action_repeat), or make the "
+            "rollout smaller",
+        )
+
+    @property
+    def rollout_ticks(self) -> int:
+        """Engine ticks of one rollout, which is the least that can be trained on."""
+        return self.ppo.num_envs * self.ppo.num_steps * self.env.action_repeat
 
     @property
     def validation_world(self) -> tuple[str, str]:

@@ -49,9 +49,8 @@ def test_both_parts_at_their_smallest(tmp_path):
 
     curves = details["learning"]["curves"]
     assert len(curves["ours"]) == len(curves["sb3"]) == 1  # no progress at all was asked for
-    assert result["learning_ratio"] == pytest.approx(
-        curves["sb3"][-1]["seconds"] / curves["ours"][-1]["seconds"]
-    )
+    assert result["learning_works"] is True
+    assert "learning_ratio" not in result  # of a tenth of a second it would mean nothing
 
 
 @pytest.mark.parity
