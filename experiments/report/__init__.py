@@ -1,4 +1,5 @@
 """Everything that writes REPORT.md, its figures and model cards, from committed records.
 
-May import: every room but `envs` and trainers.
+May import: common, the evaluator's ranges, rssm's checkpoints. Joined with the campaigns' sections
+in scripts/report.py.
 """
