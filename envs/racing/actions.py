@@ -1,4 +1,4 @@
-"""What a driver may do in one step: the bounds of an action, and the check before it is driven."""
+"""What a driver may do in one step: the bounds of an action, and their check."""
 
 from __future__ import annotations
 

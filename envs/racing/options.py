@@ -80,8 +80,8 @@ def _read(value: T | Mapping[str, Any] | None, schema: type[T], name: str, where
         raise UserError(f"{where}: {name}: {error}") from None
 
 
-def _check_names(given: Mapping[str, Any], schema: type, kind: str, where: str) -> None:
+def _check_names(values: Mapping[str, Any], schema: type, kind: str, where: str) -> None:
     names = [field.name for field in fields(schema)]
-    for name in given:
+    for name in values:
         if name not in names:
             raise UserError(f"{where}: {unknown_choice(kind, name, names)}")

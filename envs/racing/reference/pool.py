@@ -43,7 +43,7 @@ Results = tuple[np.ndarray, np.ndarray]
 """(n,) OUTCOME and (n, *spec.shape) uint8 observations, one row per command."""
 
 PATIENCE = 5.0
-"""Seconds that a worker whose socket has closed is given to end by itself."""
+"""Seconds until a worker that does not end by itself is killed."""
 
 
 class _Worlds:
@@ -112,7 +112,7 @@ class _Worker:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), settings],
-                cwd=Path(__file__).parents[3],  # where the package is found
+                cwd=Path(__file__).parents[3],  # so that Python finds the package
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C reaches the parent alone
                 stdin=subprocess.DEVNULL,
@@ -154,7 +154,7 @@ class _Worker:
 
 
 class ReferencePool:
-    """`worlds` real CarRacing-v3, seen as a policy sees them.
+    """`worlds` copies of the real CarRacing-v3, with the observations that a policy needs.
 
     An episode ends, by its car's `terminated` or `truncated`, as CarRacing-v3 ends it or after
     `max_ticks`; an ended world waits for its next `reset`. Results depend on the seeds and actions
@@ -174,7 +174,7 @@ class ReferencePool:
     def __init__(
         self, worlds: int, spec: ObservationSpec, max_ticks: int, workers: int = 1
     ) -> None:
-        make_reference().close()  # a missing extra is better told here than by a worker
+        make_reference().close()  # reports a missing extra here, not from a worker
         workers = min(workers, worlds)
         make = _Worlds if workers == 1 else _Worker
         self._parts = [make(spec, max_ticks) for _ in range(workers)]
@@ -213,7 +213,7 @@ class ReferencePool:
             for part, rows in shares:
                 outcomes[rows], observations[rows] = part.receive()
         except BaseException:
-            self.close()  # what the other workers answer would be taken for the next answer
+            self.close()  # else the next call would read the answers to this one
             raise
         return outcomes, observations
 

@@ -9,7 +9,7 @@ import time
 from numba.core import event
 
 PATIENCE = 1.0
-"""Seconds of compiling after which the user is told."""
+"""Seconds of compiling before the line is printed."""
 
 
 class CompileNotice(event.Listener):

@@ -2,7 +2,7 @@
 
 Both are pure functions of (root seed, lane, episode). A lane is the world's place under its root
 seed: worlds that share a root have lanes 0, 1, 2, ..., and a world that was given a seed of its own
-has lane 0 under that seed. Nothing depends on how many worlds there are or on the order in which
+has lane 0 under it. Nothing depends on how many worlds there are or on the order in which
 their episodes end.
 
 With a pool, all lanes of a root share `track_pool` tracks for `track_reuse` episodes, so a batch of
@@ -91,7 +91,7 @@ def _prepared(config: EnvConfig, prepare: Callable[[Track], T], key: Key) -> T:
 
 
 class TrackSchedule(Generic[T]):
-    """The tracks that every world drives: drawn, named by a seed, or taken from a list.
+    """Chooses the track of every world: drawn, named by a seed, or the next of a list.
 
     Args:
         config: the environment's configuration.
@@ -142,7 +142,7 @@ class TrackSchedule(Generic[T]):
 
     @property
     def track_seeds(self) -> np.ndarray:
-        """(worlds,) the tracks being driven: int64, or Python's int where one has over 63 bits."""
+        """(worlds,) present tracks: int64, or objects (Python's int) if one has over 63 bits."""
         seeds = [seed for seed, _ in self._keys]
         return np.array(seeds, np.int64 if max(seeds) < 2**63 else object)
 
@@ -181,7 +181,7 @@ class TrackSchedule(Generic[T]):
             self._keys[w] = seed, direction
 
     def tracks(self, which: Iterable[int]) -> list[T]:
-        """The tracks being driven in some worlds; waits for the builder if need be."""
+        """The present tracks of some worlds; waits until they are built."""
         return [self._pool.get(self._keys[w]) for w in which]
 
     def starts(self, which: Iterable[int]) -> list[Start]:
