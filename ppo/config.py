@@ -319,18 +319,6 @@ class PPOTrainConfig:
                 "evaluation.direction=ccw or evaluation.env=race",
             )
 
-        _require(
-            self.total_timesteps >= self.rollout_ticks,
-            f"total_timesteps={self.total_timesteps} is less than one rollout: ask for at least "
-            f"{self.rollout_ticks} (ppo.num_envs x ppo.num_steps x env.action_repeat), or make the "
-            "rollout smaller",
-        )
-
-    @property
-    def rollout_ticks(self) -> int:
-        """Engine ticks of one rollout, which is the least that can be trained on."""
-        return self.ppo.num_envs * self.ppo.num_steps * self.env.action_repeat
-
     @property
     def validation_world(self) -> tuple[str, str]:
         """World and driving direction of validation, as given or as trained."""

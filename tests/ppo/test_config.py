@@ -31,7 +31,10 @@ def test_the_default_policy_sees_motion():
         ("evaluation.test_seeds=abc", r"evaluation\.test_seeds: .* is no seed or range"),
         ("evaluation.test_seeds=90-510", r"evaluation\.test_seeds: sealed tracks"),
         ("total_timesteps=0", r"total_timesteps is 1 to"),
-        ("total_timesteps=16383", r"less than one rollout: ask for at least 16384 \(ppo\.num_envs"),
+        (
+            "total_timesteps=16383",
+            r"less than one rollout of 16,384 ticks .*: ask for at least that",
+        ),
         ("processes=3", r"ppo\.num_envs=32 must divide evenly"),
         ("++env.num_agents=3", r"ppo\.num_envs=32 is worlds x agents, .* env\.num_agents=3"),
         ("ppo.network.kernels=[8,4,50]", r"ppo\.network\.kernels=\[8, 4, 50\] .* do not fit 96x96"),
