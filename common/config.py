@@ -226,7 +226,7 @@ def resumed(run: Run, typed: T, overrides: Iterable[str], allowed: Sequence[str]
         run: the run directory.
         typed: the command line's configuration, of the same class.
         overrides: the command line's overrides: which keys the person typed.
-        allowed: top-level keys that may change.
+        allowed: keys that may change: top-level ones with all below them, or dotted ones.
 
     Raises:
         ConfigError: the run's configuration is damaged or incomplete, or another key was typed.
@@ -240,7 +240,7 @@ def resumed(run: Run, typed: T, overrides: Iterable[str], allowed: Sequence[str]
     if absent:
         raise ConfigError(f"{path} is incomplete: no {', '.join(absent)}")
     names = {text.lstrip("+").partition("=")[0] for text in overrides}
-    foreign = sorted(name for name in names if name.partition(".")[0] not in allowed)
+    foreign = sorted(names - {n for n in names if n in allowed or n.partition(".")[0] in allowed})
     if foreign:
         raise ConfigError(
             f"a resumed run keeps its own configuration: leave out {', '.join(foreign)} "

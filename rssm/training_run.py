@@ -154,7 +154,7 @@ def train(
         Reader(held_out, *model.heads.targets)
     warmed: list[str] = []
     if config.warm_start is not None and not (session.resumed and session.last_checkpoint.exists()):
-        warmed = checkpoint.warm_start(model, config.warm_start).lines()
+        warmed = _warm_start(model, config)
     hashes = {"train": data.sha256} | ({"val": held_out.sha256} if held_out else {})
     if session.resumed:
         _check_data(session, hashes)
@@ -197,6 +197,20 @@ def _open_data(session: TrainSession) -> tuple[DataSet, DataSet | None]:
             raise
         raise UserError(f"{error}; if the data moved, add data.root=<its directory>") from None
     return data, held_out
+
+
+def _warm_start(model: WorldModel, config: WorldModelTrainConfig) -> list[str]:
+    """Copy the weights that the run starts from; what was copied, as lines for people."""
+    path = Path(config.warm_start)
+    if not path.exists() and config.rung.parent:
+        # The ladder's runs are <run_root>/ladder/<scale>/<rung>-s<seed>/checkpoints/final.pt.
+        rung = path.parents[1].name.rpartition("-s")[0]
+        raise UserError(
+            f"{path} is missing: rung {config.rung.name} starts from the weights of {rung}. Train "
+            f"that first: python train_world_model.py experiment={rung} seed={config.seed} "
+            f"scale={config.scale} (python -m experiments.ladder trains all that it needs)"
+        )
+    return checkpoint.warm_start(model, path).lines()
 
 
 def _describe(session: TrainSession, data: DataSet, warmed: Iterable[str]) -> None:

@@ -45,10 +45,22 @@ INNER: dict[str, dict[str, set[str]]] = {
         "report": {"config", "types", "execute", "propose", "judge", "loop"},
         "commands": {"config", "types", "execute", "propose", "judge", "loop", "report"},
     },
-    "rssm": {"model": set()},
+    "rssm": {
+        "config": set(),
+        "motion": set(),
+        "model": {"config"},
+        "imagination": {"model"},
+        "world_model": {"config", "motion", "model", "imagination"},
+        "checkpoint": {"config", "world_model"},
+        "data": {"config", "motion"},
+        "objective": {"config", "motion", "model", "imagination", "world_model", "data"},
+        "validation": {"config", "model", "world_model", "data", "objective"},
+        "readout": {"world_model", "data", "objective"},
+        "training": {"config", "world_model", "checkpoint", "data", "objective", "validation"},
+    },
     "common": {"torch": set(), "rl": {"torch"}},
 }
-"""Inside a room: folder to the folders beside it that it may import."""
+"""Inside a room: folder or module to those beside it that it may import."""
 
 TORCH = {"torch", "lightning", "pytorch_lightning"}
 TORCH_IN_COMMON = ("common/torch/", "common/rl/")
@@ -99,7 +111,9 @@ def violations(root: Path) -> list[str]:
     for room, folders in INNER.items():
         prefix = room.replace("/", ".") + "."
         for folder, allowed in folders.items():
-            for path in sorted((root / room / folder).rglob("*.py")):
+            module = root / room / f"{folder}.py"
+            paths = [module] if module.exists() else sorted((root / room / folder).rglob("*.py"))
+            for path in paths:
                 tree = ast.parse(path.read_text(encoding="utf-8"))
                 for line, name in imports(tree):
                     inner = name.removeprefix(prefix).partition(".")[0]

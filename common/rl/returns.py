@@ -1,4 +1,4 @@
-"""Advantages from rewards and values."""
+"""Advantages and returns from rewards and values."""
 
 import torch
 from torch import Tensor
@@ -30,6 +30,26 @@ def gae(
         following = delta[t] + decay[t] * following
         advantage[t] = following
     return advantage
+
+
+def lambda_returns(
+    reward: Tensor, next_value: Tensor, continue_prob: Tensor, gamma: float, lam: float
+) -> Tensor:
+    """TD(lambda) returns along imagined futures (Hafner et al. 2021, equation 4), all (T, ...).
+
+    Row t is what action t led to: its reward, the value of the state there, and the probability in
+    [0, 1] that the episode goes on from it. With c = gamma continue_prob,
+
+        R[t] = r[t] + c[t] ((1 - lam) V[t] + lam R[t + 1]),  R[T] = V[T - 1].
+
+    Gradients flow through everything.
+    """
+    discount = gamma * continue_prob
+    returns, following = [], next_value[-1]
+    for t in reversed(range(len(reward))):
+        following = reward[t] + discount[t] * ((1 - lam) * next_value[t] + lam * following)
+        returns.append(following)
+    return torch.stack(returns[::-1])
 
 
 def standardise(x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import rssm
 from common.errors import ConfigError, UserError
 from common.files import read_json, read_jsonl, write_json
 from rssm import checkpoint
-from rssm.config import DecoderConfig, OptimiserConfig
+from rssm.config import DecoderConfig, OptimiserConfig, RungConfig
 from rssm.data import DataConfig
 from rssm.training_run import WorldModelTrainConfig, train
 from tests.rssm.toys import counting_data
@@ -312,3 +312,85 @@ def test_the_learning_rate_rises_in_a_tenth_of_the_budget_at_most():
     assert settings.scale(99, 5000) > 0.98 > settings.scale(95, 5000)
     assert settings.scale(4999, 5000) < 0.101
     assert OptimiserConfig(warmup=0).scale(0, 40) == 1
+
+
+def resume(path, *more):
+    settings = dict(text.split("=", 1) for text in more)
+    config = WorldModelTrainConfig(
+        resume=str(path),
+        data=DataConfig(root=settings.get("data.root", "data")),
+        updates=int(settings.get("updates", 2000)),
+    )
+    return train(config, {}, [f"resume={path}", *more])
+
+
+def test_a_finished_run_whose_checkpoint_is_lost_is_left_alone(finished, tmp_path):
+    copy = tmp_path / "a"
+    shutil.copytree(finished[0], copy)
+    (copy / "checkpoints" / "last.pt").unlink()
+    rows = (copy / "metrics.jsonl").read_text()
+    with pytest.raises(UserError, match=r"last\.pt is missing, though the run has trained for 6"):
+        resume(copy)
+    assert (copy / "metrics.jsonl").read_text() == rows and (copy / "result.json").exists()
+
+
+def test_a_run_goes_on_after_its_data_moved(finished, root, tmp_path, capfd):
+    copy, moved = tmp_path / "a", tmp_path / "elsewhere"
+    shutil.copytree(finished[0], copy)
+    shutil.copytree(root, moved)
+    config = (copy / "config.yaml").read_text().replace(str(root), str(tmp_path / "gone"))
+    (copy / "config.yaml").write_text(config)
+    with pytest.raises(UserError, match=r"if the data moved, add data\.root="):
+        resume(copy)
+    assert resume(copy, f"data.root={moved}", "updates=7")["updates"] == 7
+    assert str(moved) in (copy / "config.yaml").read_text()
+    other = tmp_path / "other"
+    counting_data(other, episodes=7)
+    with pytest.raises(UserError, match="was trained on another D"):
+        resume(copy, f"data.root={other}", "updates=8")
+
+
+def test_a_finished_run_says_so_when_it_is_resumed(finished, tmp_path, capfd):
+    copy = tmp_path / "a"
+    shutil.copytree(finished[0], copy)
+    before = weights(copy / "checkpoints" / "final.pt")
+    resume(copy)
+    assert "all 6 updates are trained" in capfd.readouterr().out
+    assert equal(before, weights(copy / "checkpoints" / "final.pt"))
+
+
+def test_ctrl_c_saves_and_the_run_ends_as_if_never_stopped(finished, root, tmp_path):
+    script = (
+        "import os, signal, train_world_model\n"
+        "from rssm.training import Trainer\n"
+        "train_once = Trainer.train_once\n"
+        "def stopped(self):\n"
+        "    if self.update == 2: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    train_once(self)\n"
+        "Trainer.train_once = stopped\n"
+        "train_world_model.main()\n"
+    )
+    done = run(root, tmp_path, program=[sys.executable, "-c", script])
+    assert done.returncode == 130, done.stderr
+    assert "stopped after 3 updates" in done.stdout
+    assert f"resume={tmp_path / 'a'}" in done.stdout
+    resume(tmp_path / "a")
+    final = "checkpoints/final.pt"
+    assert equal(weights(finished[0] / final), weights(tmp_path / "a" / final))
+
+
+def test_a_rung_without_its_parents_weights_names_the_command(root, tmp_path):
+    rung = RungConfig(name="P5", parent="P4")
+    config = WorldModelTrainConfig(
+        data=DataConfig(root=str(root), dataset="D", length=8), rung=rung,
+        warm_start=str(tmp_path / "ladder/laptop/P4-s1/checkpoints/final.pt"),
+        run_root=str(tmp_path / "runs"),
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"python train_world_model\.py experiment=P4 seed=1"):
+        train(config, {})
+
+
+def test_updates_can_be_traced(root, tmp_path):
+    done = run(root, tmp_path, "updates=3", "profile=1", "readout.updates=0", "validation.every=0")
+    assert done.returncode == 0, done.stderr
+    assert "traceEvents" in read_json(tmp_path / "a" / "profile.json")

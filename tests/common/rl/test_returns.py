@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from common.rl.returns import gae, standardise
+from common.rl.returns import gae, lambda_returns, standardise
 
 LOW = torch.tensor([-1.0, 0.0, 0.0])
 HIGH = torch.tensor([1.0, 1.0, 1.0])
@@ -70,3 +70,39 @@ def test_standardise():
     assert x.mean().item() == pytest.approx(0, abs=1e-6)
     assert x.std(correction=0).item() == pytest.approx(1, abs=1e-6)
     assert standardise(torch.tensor([7.0])).tolist() == [0.0]
+
+
+def test_lambda_returns_are_the_papers_mixture_of_n_step_returns():
+    """R = (1 - lam) sum lam^(n-1) R_n + lam^(H-1) R_H, with R_n by a plain loop."""
+    generator = torch.Generator().manual_seed(0)
+    horizon, gamma, lam = 5, 0.97, 0.8
+    reward, value, going = torch.rand(3, horizon, 2, generator=generator, dtype=torch.float64)
+    computed = lambda_returns(reward, value, going, gamma, lam)
+    for t in range(horizon):
+        n_step = []
+        for n in range(1, horizon - t + 1):
+            total, discount = torch.zeros(2, dtype=torch.float64), torch.ones(2).double()
+            for k in range(t, t + n):
+                total = total + discount * reward[k]
+                discount = discount * gamma * going[k]
+            n_step.append(total + discount * value[t + n - 1])
+        steps = len(n_step)
+        mixed = sum((1 - lam) * lam ** (n - 1) * n_step[n - 1] for n in range(1, steps))
+        torch.testing.assert_close(computed[t], mixed + lam ** (steps - 1) * n_step[-1])
+
+
+def test_lambda_returns_agree_with_gae_where_continuation_is_certain_or_over():
+    generator = torch.Generator().manual_seed(1)
+    reward, value, next_value = torch.rand(3, 6, 4, generator=generator)
+    next_value[:-1] = value[1:]
+    ended = torch.zeros(6, 4, dtype=torch.bool)
+    ended[2, 1] = True
+    advantage = gae(reward, value, next_value, ended, ended, 0.99, 0.95)
+    returns = lambda_returns(reward, next_value, (~ended).float(), 0.99, 0.95)
+    torch.testing.assert_close(returns, advantage + value)
+
+
+def test_lambda_returns_pass_gradients_to_rewards_values_and_continuation():
+    parts = torch.rand(3, 4, 2, requires_grad=True)
+    (slope,) = torch.autograd.grad(lambda_returns(*parts, 0.9, 0.9).sum(), parts)
+    assert (slope != 0).all()
