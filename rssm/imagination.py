@@ -30,7 +30,7 @@ class Rollout(NamedTuple):
     """States along H imagined steps.
 
     Attributes:
-        start: (B, ...), the state that the first action was taken in.
+        start: (B, ...), the state before the first action.
         state: (B, H, ...); row t is what action t led to.
         actions: (B, H, actions).
         carry: of the policy after the last action; None where actions were recorded.
@@ -46,7 +46,7 @@ class Imagined(NamedTuple):
     """A future of H steps. Row t of everything but `start` and `states` is what action t led to.
 
     Attributes:
-        start: (B, ...), the state that the first action was taken in.
+        start: (B, ...), the state before the first action.
         state: (B, H, ...).
         actions: (B, H, actions).
         reward: (B, H).

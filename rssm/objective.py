@@ -95,7 +95,7 @@ class Losses(NamedTuple):
     Attributes:
         total: () to be minimised.
         parts: () each, unweighted means by name.
-        observed: the states that it was taken on.
+        observed: the states that the loss was computed on.
     """
 
     total: Tensor

@@ -40,7 +40,7 @@ class Objective(nn.Module):
 
 
 class RunningMeans:
-    """Means of named numbers since they were last taken."""
+    """Means of named numbers since the last `take`."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}

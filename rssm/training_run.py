@@ -76,7 +76,7 @@ class WorldModelTrainConfig:
         threads: torch's CPU threads per process; 0 takes what this process may use (this
             setting decides: OMP_NUM_THREADS is ignored).
         processes: ranks that share each batch, started by torchrun.
-        warm_start: a world-model checkpoint or run whose fitting weights are taken over.
+        warm_start: a world-model checkpoint or run; its weights that fit are copied.
         run_root: folder of all runs.
         name: of the run directory <run_root>/rssm/<name>; empty makes one from the time, and a name
             with a slash, such as mine/<name>, is the whole place below run_root.

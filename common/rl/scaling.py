@@ -13,7 +13,7 @@ from common.rl.returns import EPSILON
 
 @dataclass
 class RunningMoments:
-    """Mean and variance of everything seen, in float64, merged batch by batch (Chan et al. 1979).
+    """Mean and variance of all values so far, in float64, merged batch by batch (Chan et al. 1979).
 
     `squares` is the sum of squared deviations from the mean.
     """
@@ -31,7 +31,7 @@ class RunningMoments:
             self.merge(RunningMoments(float(x.numel()), mean.item(), squares.item()))
 
     def merge(self, other: "RunningMoments") -> None:
-        """Take in everything that `other` has seen."""
+        """Merge in everything that `other` has counted."""
         if not other.count:
             return
         total = self.count + other.count
@@ -42,7 +42,7 @@ class RunningMoments:
 
     @property
     def std(self) -> float:
-        """Population standard deviation; 1 while fewer than two elements were seen."""
+        """Population standard deviation; 1 with fewer than two elements."""
         return math.sqrt(self.squares / self.count) if self.count > 1 else 1.0
 
     def state_dict(self) -> dict[str, float]:
@@ -70,7 +70,7 @@ class ReturnScaler:
         self,
         n_streams: int,
         gamma: float,
-        gather: Callable[[RunningMoments], Iterable[RunningMoments]] = lambda own: [own],
+        gather: Callable[[RunningMoments], Iterable[RunningMoments]] = lambda moments: [moments],
     ) -> None:
         self.gamma, self.gather = gamma, gather
         self.moments = RunningMoments()
