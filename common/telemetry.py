@@ -44,7 +44,9 @@ TELEMETRY: dict[str, Field] = {
         "laps", "arc length driven along the road's middle since the start; cutting gains nothing"
     ),
     "progress_delta": Field(
-        "units", "arc length gained in this step, negative when driving backward", learnable=True
+        "units",
+        "arc length gained in this step, in units and not in laps; negative when driving backward",
+        learnable=True,
     ),
     "steer": Field(
         "rad", "angle of the front wheels, not the command; positive to the left", learnable=True
@@ -53,7 +55,12 @@ TELEMETRY: dict[str, Field] = {
     "corner_angle": Field(
         "rad", "how far the road turns over the next 21 units, positive to the left", learnable=True
     ),
-    "off_track": Field("share of wheels", "share of the wheels off the road", 0.0, 1.0),
+    "off_track": Field(
+        "share of wheels",
+        "share of the wheels off the road; only 1, all four, counts as off the track in scores",
+        0.0,
+        1.0,
+    ),
     "lateral_offset": Field(
         "units", "distance from the road's middle, positive to the left", learnable=True
     ),

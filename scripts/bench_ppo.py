@@ -112,7 +112,7 @@ def without_score(env: "Env") -> "Env":
     from gymnasium.wrappers import TransformObservation
 
     from envs.racing.config import ObservationSpec
-    from envs.racing.pixels.frames import FrameAdapter
+    from envs.racing.pixels.adapter import FrameAdapter
 
     # With a stack of one, every frame is shown as an episode's first.
     show = FrameAdapter(ObservationSpec(), mask_score=True).reset

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from common.rl.policy import ActionRepeat, FrameStack, ObservationSpec, Size
 from common.schema import config_class
+from envs.racing.sim.dynamics import GRASS_FRICTION, ROAD_FRICTION
 
 Grip = Annotated[float, Field(gt=0, le=4)]
 
@@ -62,8 +63,8 @@ class EnvConfig:
     laps: Annotated[int, Field(ge=1, le=100)] = 1
     random_start: Annotated[float, Field(ge=0, le=1)] = 0.0
     num_agents: Annotated[int, Field(ge=1, le=16)] = 1
-    road_friction: Grip = 1.0
-    grass_friction: Grip = 0.6
+    road_friction: Grip = ROAD_FRICTION
+    grass_friction: Grip = GRASS_FRICTION
     width_scale: Annotated[float, Field(ge=0.5, le=1.5)] = 1.0
     track_pool: Annotated[int, Field(ge=0, le=4096)] = 64
     track_reuse: Annotated[int, Field(ge=1)] = 8

@@ -21,8 +21,8 @@ import numpy as np
 from common.errors import UserError
 from common.telemetry import TELEMETRY
 from envs.racing.config import EnvConfig
-from envs.racing.pixels.painted import PaintedTrack
-from envs.racing.pixels.painter import Painter, repaint
+from envs.racing.pixels.batch import BatchRenderer, repaint
+from envs.racing.pixels.painted_track import PaintedTrack
 from envs.racing.score.car import CAR
 from envs.racing.score.endings import NOT_ENDED, EndingConfig
 from envs.racing.score.quantities import remember
@@ -169,7 +169,7 @@ class Engine:
         rewards: (worlds, agents) float64 and terms: (worlds, agents, len(TERMS)) float64 of the
             last step.
         grips: (2,) float64, friction of road and grass as a share of CarRacing's road.
-        painter: the agents' cameras and colours.
+        renderer: the agents' cameras and colours.
 
     Args:
         worlds: how many.
@@ -195,7 +195,7 @@ class Engine:
             )
         agents = config.num_agents
         self.config = config
-        self.painter = Painter(worlds, config)
+        self.renderer = BatchRenderer(worlds, config)
         self.cars = np.zeros((worlds, agents), CAR)
         self.wheels = np.zeros((worlds, agents, 4), WHEEL)
         self.rewards = np.zeros((worlds, agents))
@@ -244,7 +244,7 @@ class Engine:
             self._visited,
             self._contacted,
         )
-        self.painter.set_tracks(worlds, tracks, self._contacted)
+        self.renderer.set_tracks(worlds, tracks, self._contacted)
 
     def _load(self, worlds: Sequence[int], tracks: Sequence[PaintedTrack]) -> None:
         for w, track in zip(worlds, tracks, strict=True):
@@ -263,8 +263,8 @@ class Engine:
                 self._handles,
                 self._visited,
                 self._contacted,
-                self.painter.luts,
-                self.painter.look,
+                self.renderer.luts,
+                self.renderer.look,
                 self.grips,
                 self._rules,
                 self.config.action_repeat,
@@ -293,11 +293,11 @@ class Engine:
         before = flat[:0] if previous is None else previous.reshape(len(previous), -1)
         if worlds is not None:
             some = np.asarray(worlds, np.int64)
-            self.painter.draw(some, self.cars, self.wheels, flat, before)
+            self.renderer.draw(some, self.cars, self.wheels, flat, before)
             return
 
         def task(first: int, last: int) -> None:
-            self.painter.draw(np.arange(first, last), self.cars, self.wheels, flat, before)
+            self.renderer.draw(np.arange(first, last), self.cars, self.wheels, flat, before)
 
         self._run(task)
 
@@ -324,7 +324,7 @@ class Engine:
             array[...] = state[name]
         worlds = np.arange(len(tracks))
         self._load(worlds, tracks)
-        self.painter.set_tracks(worlds, tracks, self._contacted)
+        self.renderer.set_tracks(worlds, tracks, self._contacted)
 
     def _state(self) -> dict[str, np.ndarray]:
         return {
@@ -347,7 +347,7 @@ class Engine:
         loaded = [w for w, track in enumerate(self.tracks) if track is not None]
         tracks = [self.tracks[w] for w in loaded]
         self._load(loaded, tracks)
-        self.painter.set_tracks(loaded, tracks, self._contacted)
+        self.renderer.set_tracks(loaded, tracks, self._contacted)
 
     def close(self) -> None:
         """Stop the engine's threads."""

@@ -7,7 +7,7 @@ import numpy as np
 from common.errors import UserError
 from envs.racing.config import EnvConfig
 from envs.racing.engine import Engine
-from envs.racing.pixels.view import render_view
+from envs.racing.show.view import render_view
 
 RENDER_MODES = ("rgb_array", "state_pixels")
 """A large antialiased view from behind the car, and the newest frame that the policy sees."""

@@ -17,7 +17,7 @@ from envs.racing.actions import ACTION_HIGH, ACTION_LOW, check_actions
 from envs.racing.config import EnvConfig
 from envs.racing.engine import Engine
 from envs.racing.options import read_config, read_endings, read_reward
-from envs.racing.pixels.painted import PaintedTrack
+from envs.racing.pixels.painted_track import PaintedTrack
 from envs.racing.rendering import RENDER_MODES, check_render_mode, large_view, newest_frame
 from envs.racing.score.endings import EndingConfig
 from envs.racing.score.metrics import episode_statistics

@@ -12,7 +12,7 @@ import pytest
 from common.errors import UserError
 from common.files import read_json
 from envs.racing.config import ObservationSpec
-from envs.racing.pixels.frames import SCORE_TOP, SCORE_WIDTH
+from envs.racing.pixels.adapter import SCORE_TOP, SCORE_WIDTH
 from experiments.training import bench as benches
 from experiments.training.bench import Stopwatch
 from tests.commands import ROOT, command, last_line

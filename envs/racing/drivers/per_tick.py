@@ -13,7 +13,7 @@ import numpy as np
 
 from common.rl.controls import ticks_since_decision
 from common.rl.policy import Carry, ObservationSpec, Policy, TelemetrySpec, index, put
-from envs.racing.pixels.frames import FrameAdapter, push
+from envs.racing.pixels.adapter import FrameAdapter, push
 
 
 class PerTickCarry(NamedTuple):

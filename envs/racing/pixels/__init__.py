@@ -1,4 +1,4 @@
-"""One way from the state of the world to a frame: camera, track texture, sprites.
+"""One way from the state of the world to the frame that a policy sees: camera, texture, sprites.
 
 May import: `common`, `envs.racing.sim`.
 """

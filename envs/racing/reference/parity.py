@@ -14,9 +14,9 @@ import numpy as np
 
 from envs.racing.config import EnvConfig
 from envs.racing.engine import Engine
-from envs.racing.pixels.painted import PaintedTrack
+from envs.racing.pixels.painted_track import PaintedTrack
 from envs.racing.score.terms import RewardConfig
-from envs.racing.sim.dynamics import COM_Y, DT
+from envs.racing.sim.dynamics import COM_Y, DT, GRASS_FRICTION, ROAD_FRICTION
 from envs.racing.sim.track import Track, build_track, carracing_points
 from envs.racing.vector_env import RacingVectorEnv
 
@@ -73,7 +73,7 @@ def violent(rng: np.random.Generator, steps: int) -> np.ndarray:
     return np.repeat(actions, 10, 0)[:steps]
 
 
-def _engine(track: Track, *, road: float = 1.0, grass: float = 0.6) -> Engine:
+def _engine(track: Track, *, road: float = ROAD_FRICTION, grass: float = GRASS_FRICTION) -> Engine:
     config = EnvConfig(preset="carracing")
     engine = Engine(1, config, RewardConfig.native())
     engine.grips[:] = road, grass
@@ -94,8 +94,9 @@ def dynamics_error(
     """
     marks = tuple(marks)
     env.reset(seed=seed)
-    grips = {"road": (1.0, 1.0), "grass": (0.6, 0.6), "track": (1.0, 0.6)}[surface]
-    engine = _engine(build_track(carracing_points(seed)), road=grips[0], grass=grips[1])
+    road = GRASS_FRICTION if surface == "grass" else ROAD_FRICTION
+    grass = ROAD_FRICTION if surface == "road" else GRASS_FRICTION
+    engine = _engine(build_track(carracing_points(seed)), road=road, grass=grass)
     if surface != "track":
         # One far tile stays: without a road the reference's next reset would keep the old car.
         far = len(env.road) // 2
@@ -201,11 +202,11 @@ def copy_state(env, engine: Engine) -> None:
     for k, wheel in enumerate(env.car.wheels):
         wheels[k]["omega"] = wheel.omega
         wheels[k]["phase"] = wheel.phase
-    painter = engine.painter
-    first = len(painter.look.codes)
+    renderer = engine.renderer
+    first = len(renderer.look.codes)
     for i, tile in enumerate(env.road):
         if (tile.color == 102).all():
-            painter.luts[0, 0, first + i] = painter.look.road_value
+            renderer.luts[0, 0, first + i] = renderer.look.road_value
 
 
 def pixel_difference(

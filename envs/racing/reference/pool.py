@@ -19,7 +19,7 @@ import numpy as np
 
 from common.errors import UserError
 from envs.racing.config import ObservationSpec
-from envs.racing.pixels.frames import FrameAdapter
+from envs.racing.pixels.adapter import FrameAdapter
 from envs.racing.reference.drive import REWARD_TERMS, ReferenceDrive, make_reference
 from envs.racing.score.car import CAR
 

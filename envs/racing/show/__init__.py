@@ -1,4 +1,4 @@
-"""For people to look at: the large view with its dashboard, and videos of it.
+"""For people to look at: the large antialiased view, its dashboard, and videos of them.
 
 May import: `common` and all of `envs.racing`.
 """

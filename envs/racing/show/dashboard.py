@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from envs.racing.pixels.view import MAP_BACKGROUND_RGB, render_map
 from envs.racing.show.stage import Status, World
+from envs.racing.show.view import MAP_BACKGROUND_RGB, render_map
 
 VIEW_WIDTH, WIDTH, HEIGHT = 944, 336, 720
 """Pixels of the large picture and of the column; side by side they make 1280 x 720."""

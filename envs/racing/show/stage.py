@@ -13,10 +13,10 @@ import numpy as np
 from common.errors import UserError
 from common.rl.policy import ObservationSpec, Spec, TelemetrySpec
 from envs.racing.config import EnvConfig
-from envs.racing.pixels.frames import FrameAdapter, FrameStack
-from envs.racing.pixels.view import MAP_BACKGROUND_RGB, render_view
+from envs.racing.pixels.adapter import FrameAdapter, FrameStack
 from envs.racing.reference.drive import ReferenceDrive
 from envs.racing.score.endings import EndingConfig
+from envs.racing.show.view import MAP_BACKGROUND_RGB, render_view
 from envs.racing.sim.dynamics import DT
 from envs.racing.sim.track import Track
 from envs.racing.vector_env import RacingVectorEnv

@@ -80,6 +80,9 @@ def _car_mass() -> tuple[float, float, float]:
     return float(mass), float(centre[1]), float(inertia)
 
 
+ROAD_FRICTION, GRASS_FRICTION = 1.0, 0.6
+"""Of CarRacing-v3's tyres, as a share of the grip on its road."""
+
 MASS, COM_Y, INERTIA = _car_mass()
 
 WHEEL_YAW_INERTIA = _wheel_mass() * 4 * (WHEEL_HALF_WIDTH**2 + WHEEL_RADIUS**2) / 12

@@ -9,7 +9,7 @@ import numpy as np
 
 from envs.racing import EndingConfig, EnvConfig, RewardConfig
 from envs.racing.engine import Engine
-from envs.racing.pixels.painted import PaintedTrack
+from envs.racing.pixels.painted_track import PaintedTrack
 from envs.racing.sim.dynamics import COM_Y, DT, MAX_SPEED, WHEEL_RADIUS
 from envs.racing.sim.schedule import make_track
 

@@ -130,6 +130,6 @@ def test_a_car_sees_the_one_ahead():
     row, column = round(72 - up * 16.2 * 96 / 800), round(48 + right * 16.2 * 96 / 1000)
     around = frames["car_1"][row - 4 : row + 5, column - 2 : column + 3].reshape(-1, 3)
     # The rival's hull is a colour that neither road, grass nor the own red car has.
-    colour = env._vector.engine.painter.rivals[0]
+    colour = env._vector.engine.renderer.rivals[0]
     assert np.abs(around - colour).max(1).min() < 40
     env.close()

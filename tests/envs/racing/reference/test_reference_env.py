@@ -24,7 +24,7 @@ from common.runs import ROOT
 from envs.racing import EndingConfig, EnvConfig, ObservationSpec, RacingVectorEnv, RewardConfig
 from envs.racing.drivers import CentrelineDriver
 from envs.racing.evaluate import evaluate
-from envs.racing.pixels.frames import FrameAdapter
+from envs.racing.pixels.adapter import FrameAdapter
 from envs.racing.reference.drive import ReferenceDrive, make_reference
 from envs.racing.reference.pool import ReferencePool
 from envs.racing.reference.vector_env import ReferenceVectorEnv

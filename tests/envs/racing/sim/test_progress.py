@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.racing import RewardConfig
-from envs.racing.pixels.painted import PaintedTrack
+from envs.racing.pixels.painted_track import PaintedTrack
 from envs.racing.sim.dynamics import DT, MAX_SPEED
 from envs.racing.sim.progress import FULL_CREDIT, NO_CREDIT
 from envs.racing.sim.track import build_track

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from envs.racing.pixels.view import (
+from envs.racing.show.view import (
     CAR_HEIGHT,
     CAR_RGB,
     UNITS_ACROSS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from envs.racing.config import EnvConfig
 from envs.racing.pixels.camera import make_camera
-from envs.racing.pixels.painted import PICTURE, PaintedTrack, open_picture
+from envs.racing.pixels.painted_track import PICTURE, PaintedTrack, open_picture
 from envs.racing.pixels.render import LUMINANCE, LUT_SIZE, draw, fresh_lut, make_look
 from envs.racing.pixels.texture import GRASS_BINS, TILE_CODE
 from envs.racing.sim.kernel import kernel
@@ -70,7 +70,7 @@ def _draw(worlds, cars, wheels, pictures, luts, look, camera, rivals, frames, pr
                     frame[i * size : (i + 1) * size] = newest
 
 
-class Painter:
+class BatchRenderer:
     """Cameras, colours and frames of `worlds` x `agents` cars.
 
     Attributes:

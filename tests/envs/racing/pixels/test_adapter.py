@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from envs.racing import EnvConfig, ObservationSpec, RacingVectorEnv
-from envs.racing.pixels.frames import SCORE_TOP, SCORE_WIDTH, FrameAdapter, FrameStack
+from envs.racing.pixels.adapter import SCORE_TOP, SCORE_WIDTH, FrameAdapter, FrameStack
 
 SEED = 3
 REPEAT = 4
