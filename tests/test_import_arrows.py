@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dreamracer import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[1]
 
 ARROWS: dict[str, set[str]] = {
@@ -15,10 +17,9 @@ ARROWS: dict[str, set[str]] = {
     "envs": {"common"},
     "replay": {"common"},
     "ppo": {"common", "envs"},
-    "llm": {"common", "envs"},
     "rssm": {"common", "replay"},
     "probes": {"common", "envs", "replay", "ppo", "rssm"},
-    "experiments": {"common", "envs", "replay", "ppo", "rssm", "probes", "llm"},
+    "experiments": {"common", "envs", "replay", "ppo", "rssm", "probes"},
     # It runs commands as subprocesses and reads their result files: no trainer, no world.
     "autoresearch": {"common"},
 }
@@ -64,7 +65,7 @@ INNER: dict[str, dict[str, set[str]]] = {
 
 TORCH = {"torch", "lightning", "pytorch_lightning"}
 TORCH_IN_COMMON = ("common/torch/", "common/rl/")
-TORCH_ROOMS = {"ppo", "rssm", "probes", "experiments", "llm"}
+TORCH_ROOMS = {"ppo", "rssm", "probes", "experiments"}
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -161,6 +162,10 @@ def module_arrows(root: Path, room: str) -> dict[str, set[str]]:
                 targets |= (members & trees.keys()) or {node.module}
         arrows[name] = (targets & trees.keys()) - {name}
     return arrows
+
+
+def test_every_room_has_its_arrows():
+    assert ARROWS.keys() == set(PACKAGES)
 
 
 def test_arrows():
