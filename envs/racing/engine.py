@@ -1,7 +1,7 @@
 """The engine: worlds x agents stepped and drawn by kernels that hold no lock.
 
-Here three folders meet: a tick moves a car (`sim`), darkens the tiles that it touched (`pixels`), and
-is measured and paid (`score`), all in one compiled call per step.
+Here three folders meet: a tick moves a car (`sim`), darkens the tiles that it touched (`pixels`)
+and is measured and paid (`score`), all in one compiled call per step.
 
 `Engine` knows nothing of Gymnasium, of episodes that follow each other or of where tracks come
 from: it takes painted tracks, steps them, and draws into a buffer that the caller owns. Worlds
