@@ -158,12 +158,13 @@ def _composed(
     hydra_node: bool = False,
 ) -> DictConfig:
     register_defaults(config_name, schema)
-    mine = [text for text in overrides if not text.startswith("hydra")]
+    job_overrides = [text for text in overrides if not text.startswith("hydra")]
     first, *others = map(str, config_dirs)
-    mine += [f"hydra.searchpath=[{','.join(f'file://{other}' for other in others)}]"] * bool(others)
+    searchpath = ",".join(f"file://{other}" for other in others)
+    job_overrides += [f"hydra.searchpath=[{searchpath}]"] * bool(others)
     try:
         with hydra.initialize_config_dir(first, version_base="1.3"):
-            return hydra.compose(config_name, mine, return_hydra_config=hydra_node)
+            return hydra.compose(config_name, job_overrides, return_hydra_config=hydra_node)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_message(error)) from None
 
@@ -215,8 +216,8 @@ def _message(error: Exception) -> str:
     cause = error.__cause__
     texts = [str(error)] + [str(cause)] * isinstance(cause, OmegaConfBaseException)
     lines = [line.strip() for text in texts for line in text.splitlines()]
-    kept = [line for line in lines if not line.startswith(("object_type=", "reference_type="))]
-    return "; ".join(filter(None, kept)).replace("'++", "'")  # our prefix, not the user's
+    useful = [line for line in lines if not line.startswith(("object_type=", "reference_type="))]
+    return "; ".join(filter(None, useful)).replace("'++", "'")  # our prefix, not the user's
 
 
 def resumed(run: Run, typed: T, overrides: Iterable[str], allowed: Sequence[str]) -> T:
@@ -262,9 +263,9 @@ def _updated(stored: Any, typed: Any, path: Sequence[str]) -> Any:
 
 def check_growth(key: str, before: Mapping[str, Any], budget: int) -> None:
     """Raise `ConfigError` if a resumed run gets a smaller budget than it had."""
-    had = before.get(key, 0)
-    if budget < had:
-        raise ConfigError(f"{key}={budget}: a resumed run's budget can only grow, it has {had}")
+    current = before.get(key, 0)
+    if budget < current:
+        raise ConfigError(f"{key}={budget}: a resumed run's budget can only grow, it has {current}")
 
 
 def _absent(expected: Mapping[str, Any], stored: Mapping[str, Any], group: str = "") -> list[str]:

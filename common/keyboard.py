@@ -79,10 +79,10 @@ def open_window(size: tuple[int, int], instead: str) -> tuple[Any, Any]:
         import pygame
     except ImportError:
         raise UserError("pygame is not installed; pip install -e '.[play]'") from None
-    asked = os.environ.get("SDL_VIDEODRIVER")
+    requested = os.environ.get("SDL_VIDEODRIVER")
     try:
         pygame.display.init()
-        if pygame.display.get_driver() in ("dummy", "offscreen") and not asked:
+        if pygame.display.get_driver() in ("dummy", "offscreen") and not requested:
             raise pygame.error("no display")
         window = pygame.display.set_mode(size)
     except pygame.error as error:

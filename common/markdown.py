@@ -66,21 +66,21 @@ def tables(details: Mapping[str, Any], title: str = "") -> list[str]:
 
     Longer things (curves, single rounds) stay in the record.
     """
-    found = []
+    blocks = []
     values = list(details.values())
     if values and all(_is_cell(value) for value in values):
         if title:
             rows = [[name, _cell(value)] for name, value in details.items()]
-            found.append(table([title, ""], rows))
+            blocks.append(table([title, ""], rows))
     elif values and all(_is_row(value) for value in values):
         columns = list(dict.fromkeys(name for row in values for name in row))
         rows = [[name, *(_cell(row.get(c)) for c in columns)] for name, row in details.items()]
-        found.append(table([title, *columns], rows))
+        blocks.append(table([title, *columns], rows))
     else:
         for name, value in details.items():
             if isinstance(value, Mapping):
-                found += tables(value, f"{title}: {name}" if title else name)
-    return found
+                blocks += tables(value, f"{title}: {name}" if title else name)
+    return blocks
 
 
 def _is_cell(value: Any) -> bool:

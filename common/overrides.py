@@ -112,7 +112,7 @@ def groups(directories: Sequence[Path], schema: type) -> dict[str, list[str]]:
         for file in directory.rglob("*.yaml")
     }
     options = {name: group_options(name, directories, schema) for name in sorted(names - {"."})}
-    return {name: some for name, some in options.items() if some}
+    return {name: available for name, available in options.items() if available}
 
 
 class _Parser(argparse.ArgumentParser):

@@ -131,17 +131,17 @@ class Run:
         """All rows logged so far."""
         return files.read_jsonl(self._metrics)
 
-    def truncate_metrics(self, kept: int) -> int:
+    def truncate_metrics(self, count: int) -> int:
         """Drop what was logged after a checkpoint, before resuming from it.
 
         `kept` is the number of rows that were there when it was written. Returns the number of
         rows dropped.
         """
         rows = self.metrics()
-        if kept < len(rows):
-            text = "".join(files.json_line(row) for row in rows[:kept])
+        if count < len(rows):
+            text = "".join(files.json_line(row) for row in rows[:count])
             files.atomic_write_text(self._metrics, text)
-        return max(len(rows) - kept, 0)
+        return max(len(rows) - count, 0)
 
     def note_resume(self, config: Mapping[str, Any]) -> None:
         """Write into the manifest that the run goes on, by which code and with which new settings.
@@ -152,7 +152,8 @@ class Run:
         before = self.config
         old = flattened(before)
         after = files.to_plain({**config, "resume": before.get("resume")}, finite=False)
-        changed = {k: value for k, value in flattened(after).items() if old.get(k) != value}
+        new = flattened(after)
+        changed = {name: value for name, value in new.items() if old.get(name) != value}
         manifest = self.manifest
         now = datetime.now(UTC).isoformat(timespec="seconds")
         note = {"created": now, "code": code_state(), "changed": changed}
@@ -221,10 +222,10 @@ def code_state(root: Path = ROOT) -> dict[str, Any]:
     """`commit` and `clean` as git tells (None outside git), and `sha256` of the source files."""
     # A copy of the tree may lie inside somebody else's repository: that one's commit says nothing.
     top = _git(root, "rev-parse", "--show-toplevel")
-    ours = top is not None and Path(top).resolve() == root.resolve()
-    status = _git(root, "status", "--porcelain") if ours else None
+    is_top = top is not None and Path(top).resolve() == root.resolve()
+    status = _git(root, "status", "--porcelain") if is_top else None
     return {
-        "commit": _git(root, "rev-parse", "--verify", "--quiet", "HEAD") if ours else None,
+        "commit": _git(root, "rev-parse", "--verify", "--quiet", "HEAD") if is_top else None,
         "clean": None if status is None else not status,
         "sha256": files.sha256_tree(root, SOURCE_PATTERNS, NO_SOURCE),
     }

@@ -173,10 +173,10 @@ def bootstrap_interval(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # BCa of a degenerate sample
-        found = interval("BCa")
-    if not np.isfinite([found.low, found.high]).all():
-        found = interval("percentile")
-    return Estimate(point, float(found.low), float(found.high), x.size)
+        limits = interval("BCa")
+    if not np.isfinite([limits.low, limits.high]).all():
+        limits = interval("percentile")
+    return Estimate(point, float(limits.low), float(limits.high), x.size)
 
 
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Estimate:

@@ -120,7 +120,7 @@ class PPO:
                     stopped = True
                     break
                 self._step()
-                totals = {k: totals.get(k, 0.0) + v for k, v in metrics.items()}
+                totals = {name: totals.get(name, 0.0) + value for name, value in metrics.items()}
                 count += 1
             if stopped:
                 break

@@ -61,7 +61,7 @@ class ActorCritic(nn.Module):
         self.controls = CONTROLS[config.pedals]
         low, high = torch.tensor(list(self.controls.values())).unbind(-1)
         self.limits = (config.log_std_min, config.log_std_max)
-        self.encoder = Encoder(pixel_shape(spec), config)
+        self.encoder = PolicyEncoder(pixel_shape(spec), config)
         activation = _ACTIVATIONS[config.activation]
         widths = (self.encoder.features, *config.hidden)
         self.trunk = nn.Sequential()
@@ -138,7 +138,7 @@ class ActorCritic(nn.Module):
             return self.value(features).squeeze(-1)
 
 
-class Encoder(nn.Module):
+class PolicyEncoder(nn.Module):
     """Convolutions over uint8 pixels (n, height, width, channels) to features (n, features)."""
 
     def __init__(self, shape: Sequence[int], config: PolicyConfig) -> None:

@@ -48,7 +48,7 @@ class Counters:
     validated: int = 0
 
 
-class Trainer:
+class PPOTrainer:
     """Trains one policy on one vector environment per process: the `Learner` of a session.
 
     `validation` is None where it is off, and used on the first process only. `about` joins every
@@ -227,11 +227,9 @@ class Trainer:
         if self._due(self.counters.validated, self.config.evaluation.every):
             self.counters.validated = self.counters.ticks
             if self.validation is not None and self.fabric.is_global_zero:
-                kept = {k: v for k, v in row.items() if k.startswith("episode/")}
-                counters = dataclasses.asdict(self.counters)
-                self.validation.submit(
-                    Snapshot(counters | kept, copied(self.averaged.state_dict()))
-                )
+                about = dataclasses.asdict(self.counters)
+                about |= {name: row[name] for name in row if name.startswith("episode/")}
+                self.validation.submit(Snapshot(about, copied(self.averaged.state_dict())))
         self._take_verdicts(session, wait=self._finished)
 
     def _take_verdicts(self, session: Session, wait: bool) -> None:
@@ -251,7 +249,11 @@ class Trainer:
             session.say(
                 f"{snapshot.row['ticks']:,} ticks: validation {name} {score:.4g}, the best so far"
             )
-        means = {f"validation/{k}": v["mean"] for k, v in summary.items() if isinstance(v, Mapping)}
+        means = {
+            f"validation/{key}": value["mean"]
+            for key, value in summary.items()
+            if isinstance(value, Mapping)
+        }
         session.log(snapshot.row | means, self.counters.ticks, show=False)
 
     def _write(
@@ -284,7 +286,7 @@ class Trainer:
             values = [e[name] for e in self.recent if math.isfinite(e[name])]  # no lap, no lap time
             means[f"episode/{name}"] = float(np.mean(values)) if values else None
         decisions = max(stats.decisions, 1)
-        terms = {f"reward/{k}": v / decisions for k, v in stats.reward_terms.items()}
+        terms = {f"reward/{name}": total / decisions for name, total in stats.reward_terms.items()}
         return means | terms | {"reward/total": stats.reward / decisions}
 
     def _action_metrics(self) -> dict[str, float]:

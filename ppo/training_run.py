@@ -21,7 +21,7 @@ from ppo.config import PPOTrainConfig
 from ppo.diagnostics import diagnose_evaluation
 from ppo.display import summary
 from ppo.evaluate import Driver, headline, load_policy, report, require_extra
-from ppo.trainer import Trainer
+from ppo.trainer import PPOTrainer
 from ppo.validation import Validation
 
 COMMAND = Command(
@@ -101,7 +101,7 @@ def _validate(driver: Driver, seeds: list[int], **options: Any) -> Mapping[str, 
     return evaluator.evaluate(driver, seeds, **options).summary
 
 
-def _train(session: TrainSession) -> Trainer:
+def _train(session: TrainSession) -> PPOTrainer:
     """Make everything that trains, resume it if asked, and train."""
     config, fabric = session.config, session.fabric
     about = {
@@ -112,7 +112,7 @@ def _train(session: TrainSession) -> Trainer:
     }
     with closing(make_env(config, fabric.global_rank)) as env:
         validation = make_validation(config)
-        trainer = Trainer(config, session.run, fabric, env, validation=validation, about=about)
+        trainer = PPOTrainer(config, session.run, fabric, env, validation=validation, about=about)
         try:
             session.restore(trainer, _read_checkpoint)
             if session.resumed and config.env.preset == "gymnasium_carracing":
@@ -130,7 +130,7 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
-def _judge(session: TrainSession, trainer: Trainer) -> dict[str, Any]:
+def _judge(session: TrainSession, trainer: PPOTrainer) -> dict[str, Any]:
     """Evaluate the best checkpoint (the last one if there was no validation), film it."""
     config, run = session.config, session.run
     path = trainer.best_checkpoint if config.evaluation.every else session.last_checkpoint

@@ -103,9 +103,9 @@ def export_minari(
             data.storage.update_episodes(map(_to_buffer, episodes))
         target.parent.mkdir(parents=True, exist_ok=True)
         for made in temporary.rglob(NAMESPACE):
-            kept = place / made.relative_to(temporary)
-            if not kept.exists():
-                made.rename(kept)
+            namespace = place / made.relative_to(temporary)
+            if not namespace.exists():
+                made.rename(namespace)
         (temporary / dataset_id).rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

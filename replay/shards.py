@@ -114,10 +114,10 @@ class ShardWriter:
         Raises:
             UserError: its telemetry is not what `attributes.telemetry` names.
         """
-        expected, found = set(self.attributes.telemetry), set(episode.telemetry)
-        if expected != found:
-            wrong = [f"lacks {name}" for name in sorted(expected - found)]
-            wrong += [f"has an unannounced {name}" for name in sorted(found - expected)]
+        expected, present = set(self.attributes.telemetry), set(episode.telemetry)
+        if expected != present:
+            wrong = [f"lacks {name}" for name in sorted(expected - present)]
+            wrong += [f"has an unannounced {name}" for name in sorted(present - expected)]
             raise UserError(
                 f"{self.path}: the telemetry of an episode ({episode.scenario}, track seed "
                 f"{episode.track_seed}) {', '.join(wrong)}"

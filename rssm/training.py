@@ -70,7 +70,7 @@ class RunningMeans:
         self._count = state["count"]
 
 
-class Trainer:
+class WorldModelTrainer:
     """Optimises a world model on numbered batches: the `Learner` of a session.
 
     Args:

@@ -31,7 +31,7 @@ from rssm.config import (
 from rssm.data import DataConfig, MicroBatches, Reader, choose_heads
 from rssm.objective import LossConfig
 from rssm.readout import ReadoutConfig, fit_heads, readout_updates
-from rssm.training import Trainer
+from rssm.training import WorldModelTrainer
 from rssm.validation import Validator
 from rssm.world_model import WorldModel
 
@@ -160,7 +160,7 @@ def train(
         _check_data(session, hashes)
     with session.open(resolved, [config.data.dataset], {"data": hashes}):
         _describe(session, data, warmed)
-        trainer = Trainer(
+        trainer = WorldModelTrainer(
             fabric, model, batches, config.loss, config.optimiser, config.seed,
             validator=validator,
             validate_every=config.validation.every,
@@ -242,7 +242,7 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
-def _conclude(session: TrainSession, trainer: Trainer, reader: Reader) -> dict[str, Any]:
+def _conclude(session: TrainSession, trainer: WorldModelTrainer, reader: Reader) -> dict[str, Any]:
     """Fit the heads once more, validate, and write final.pt; returns the last line's numbers."""
     if not session.is_main:
         return {}

@@ -105,7 +105,7 @@ class Episode:
             tracks=world.track.generator,
             preset=preset,
             terminated=world.status.terminated,
-            truncated=world.status.over and not world.status.terminated,
+            truncated=world.status.ended and not world.status.terminated,
             native_return=world.status.native_return,
             progress=world.status.progress,
         )
@@ -165,7 +165,7 @@ class Game:
         return True
 
     def _tick(self) -> None:
-        if self._world.status.over:
+        if self._world.status.ended:
             return
         observation, is_first = self._world.observe()[None], np.array([self._world.is_first])
         actions, self._carry = self._driver.act(self._carry, observation, is_first)

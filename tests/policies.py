@@ -11,7 +11,7 @@ class Constant:
     def __init__(self, steer=0.0, gas=0.3, brake=0.0, spec=None, **options):
         self.spec = spec or ObservationSpec(**options)
         self.action = np.float32([steer, gas, brake])
-        self.asked = 0
+        self.decisions = 0
 
     def initial(self, n, seeds=None):
         return None
@@ -19,7 +19,7 @@ class Constant:
     def act(self, carry, observation, is_first, deterministic=True):
         kind = np.uint8 if isinstance(self.spec, ObservationSpec) else np.float32
         assert observation.shape == (len(is_first), *self.spec.shape) and observation.dtype == kind
-        self.asked += len(observation)
+        self.decisions += len(observation)
         return np.tile(self.action, (len(observation), 1)), carry
 
 

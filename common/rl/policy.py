@@ -215,7 +215,7 @@ def _map(function: Callable[..., Any], carry: Carry, *others: Carry) -> Carry:
                 for key, part in carry.items()
             }
         case tuple():
-            parts = (_map(function, *some) for some in zip(carry, *others, strict=True))
+            parts = (_map(function, *same) for same in zip(carry, *others, strict=True))
             return type(carry)(*parts) if hasattr(carry, "_fields") else tuple(parts)
     if dataclasses.is_dataclass(carry):
         changes = {

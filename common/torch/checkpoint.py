@@ -100,7 +100,7 @@ def _is_plain(tree: Any) -> bool:
         case list() | tuple():
             return all(map(_is_plain, tree))
         case dict():
-            return all(isinstance(k, str) and _is_plain(v) for k, v in tree.items())
+            return all(isinstance(key, str) and _is_plain(value) for key, value in tree.items())
     return False
 
 

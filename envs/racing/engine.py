@@ -292,8 +292,8 @@ class Engine:
         flat = frames.reshape(len(frames), -1)
         before = flat[:0] if previous is None else previous.reshape(len(previous), -1)
         if worlds is not None:
-            some = np.asarray(worlds, np.int64)
-            self.renderer.draw(some, self.cars, self.wheels, flat, before)
+            selected = np.asarray(worlds, np.int64)
+            self.renderer.draw(selected, self.cars, self.wheels, flat, before)
             return
 
         def task(first: int, last: int) -> None:

@@ -105,7 +105,7 @@ class RacingParallelEnv(ParallelEnv):
                 raise ValueError(f"racing: {agent}'s action has shape (3,), not {action.shape}")
             batch[self._row(agent)] = action
         observation, reward, terminated, truncated, info = self._vector.step(batch)
-        over = terminated | truncated
+        done = terminated | truncated
         result = (
             self._by_agent(observation.copy()),
             {agent: float(value) for agent, value in self._by_agent(reward).items()},
@@ -113,7 +113,7 @@ class RacingParallelEnv(ParallelEnv):
             {agent: bool(value) for agent, value in self._by_agent(truncated).items()},
             self._infos(info),
         )
-        self.agents = [agent for agent in self.agents if not over[self._rows[agent]]]
+        self.agents = [agent for agent in self.agents if not done[self._rows[agent]]]
         return result
 
     def render(self) -> np.ndarray | None:

@@ -56,7 +56,7 @@ class RacingEnv(gymnasium.Env):
             )
         self.render_mode = render_mode
         self._vector = RacingVectorEnv(1, autoreset=False, render_mode=render_mode, **options)
-        self._over = False
+        self._done = False
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
 
@@ -74,12 +74,12 @@ class RacingEnv(gymnasium.Env):
         seed = None if seed is None else whole_seed(seed)
         observation, info = self._vector.reset(seed=seed)
         super().reset(seed=seed)
-        self._over = False
+        self._done = False
         return observation[0].copy(), _scalars(info)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One decision; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
-        if self._over and not self._vector.closed:
+        if self._done and not self._vector.closed:
             raise UserError("racing: the episode is over; call reset() before the next step()")
         action = np.asarray(action, np.float64)
         if action.shape != (3,):
@@ -88,7 +88,7 @@ class RacingEnv(gymnasium.Env):
         scalars = _scalars(info)
         if terminated[0]:
             scalars["lap_finished"] = scalars["episode_statistics"]["finished"]
-        self._over = bool(terminated[0] or truncated[0])
+        self._done = bool(terminated[0] or truncated[0])
         frame = observation[0].copy()
         return frame, float(reward[0]), bool(terminated[0]), bool(truncated[0]), scalars
 
@@ -103,7 +103,7 @@ class RacingEnv(gymnasium.Env):
     def restore(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Continue from a snapshot; returns its observation."""
         observation = self._vector.restore(state)[0].copy()
-        self._over = not self._vector.engine.cars["active"].any()
+        self._done = not self._vector.engine.cars["active"].any()
         return observation
 
     def close(self) -> None:

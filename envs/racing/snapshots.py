@@ -33,13 +33,13 @@ def check_snapshot(
         UserError: the snapshot is damaged, or of another configuration.
     """
     try:
-        theirs = json.loads(bytes(np.asarray(state["settings"], np.uint8)))
-        ours = json.loads(bytes(expected["settings"]))
-        for name in ours:
-            if theirs.get(name) != ours[name]:
+        saved = json.loads(bytes(np.asarray(state["settings"], np.uint8)))
+        current = json.loads(bytes(expected["settings"]))
+        for name in current:
+            if saved.get(name) != current[name]:
                 raise UserError(
                     f"{where}: the snapshot is of another environment: "
-                    f"{name}={theirs.get(name)}, not {ours[name]}"
+                    f"{name}={saved.get(name)}, not {current[name]}"
                 )
         for name, array in expected.items():
             if name == "settings":

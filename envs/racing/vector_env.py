@@ -234,10 +234,10 @@ class RacingVectorEnv(VectorEnv):
         for row in np.flatnonzero(mask):
             final_obs[row] = self._frames[row].copy()
         statistics = self._episode_statistics()
-        over = np.flatnonzero(~engine.cars["active"].any(1)).tolist()
-        if self._autoreset and over:
-            self._schedule.advance(over)
-            self._start(over)
+        finished = np.flatnonzero(~engine.cars["active"].any(1)).tolist()
+        if self._autoreset and finished:
+            self._schedule.advance(finished)
+            self._start(finished)
         info = self._info()
         info |= {"reward_terms": final["reward_terms"], "ticks": ticks}
         info |= {"final_obs": final_obs, "_final_obs": mask}

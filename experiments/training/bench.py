@@ -18,7 +18,7 @@ from common.runs import Run, timestamped
 from common.torch.device import make_fabric
 from ppo.config import PPOTrainConfig
 from ppo.evaluate import Driver
-from ppo.trainer import Trainer
+from ppo.trainer import PPOTrainer
 from ppo.training_run import COMMAND, make_env
 
 SEED = 1
@@ -59,10 +59,10 @@ class Stopwatch:
         return {"total": time.perf_counter() - start, **self.seconds}
 
 
-def make_trainer(config: PPOTrainConfig, run: Run, env: VectorEnv) -> Trainer:
+def make_trainer(config: PPOTrainConfig, run: Run, env: VectorEnv) -> PPOTrainer:
     """A trainer on `env`, without validation."""
     fabric = make_fabric(config.device, config.precision, config.processes, COMMAND.script)
-    return Trainer(config, run, fabric, env)
+    return PPOTrainer(config, run, fabric, env)
 
 
 class Ours:

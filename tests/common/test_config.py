@@ -243,8 +243,8 @@ def test_compose_gives_what_the_command_gets(app):
         ppo: dict[str, float] = field(default_factory=lambda: {"clip": 0.2})
         env: dict[str, str] = field(default_factory=dict)
 
-    found = compose("train", Config, ["env=carracing", "ppo.clip=1"], app / "conf")
-    assert found == Config(ppo={"clip": 1.0, "learning_rate": 3e-4}, env={"preset": "carracing"})
+    config = compose("train", Config, ["env=carracing", "ppo.clip=1"], app / "conf")
+    assert config == Config(ppo={"clip": 1.0, "learning_rate": 3e-4}, env={"preset": "carracing"})
     with pytest.raises(ConfigError, match="unknown key 'pop'"):
         compose("train", Config, ["pop=1"], app / "conf")
 
@@ -263,12 +263,12 @@ def test_a_resume_takes_single_settings_of_a_group(tmp_path):
 
     stored = {"logger": {"kind": "wandb", "mode": "offline"}, "budget": 5, "resume": None}
     run = Run.create(tmp_path, "a", stored, seeds={})
-    given = Config(logger=Logger(mode="online"), resume="a")
+    typed = Config(logger=Logger(mode="online"), resume="a")
     allowed = ("resume", "logger", "budget")
-    found = resumed(run, given, ["resume=a", "++logger.mode=online"], allowed)
-    assert found == Config(Logger("wandb", "online"), 5, "a")
-    found = resumed(run, given, ["resume=a", "logger=none"], allowed)
-    assert found == Config(Logger("none", "online"), 5, "a")
+    config = resumed(run, typed, ["resume=a", "++logger.mode=online"], allowed)
+    assert config == Config(Logger("wandb", "online"), 5, "a")
+    config = resumed(run, typed, ["resume=a", "logger=none"], allowed)
+    assert config == Config(Logger("none", "online"), 5, "a")
     with pytest.raises(ConfigError, match="can only grow, it has 5"):
         check_growth("budget", run.config, 4)
 

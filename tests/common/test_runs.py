@@ -228,8 +228,8 @@ def test_a_run_stands_for_its_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     for name in ("last.pt", "best.pt"):
         (tmp_path / "checkpoints" / name).touch()
-        found = checkpoint_in(tmp_path, ("best.pt", "last.pt"))
-        assert found == tmp_path / "checkpoints" / name
+        checkpoint = checkpoint_in(tmp_path, ("best.pt", "last.pt"))
+        assert checkpoint == tmp_path / "checkpoints" / name
 
 
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path):

@@ -86,16 +86,16 @@ def test_rows_of_waiting_agents_do_not_matter():
 
 def test_every_active_row_is_seen_once_per_epoch(monkeypatch):
     algorithm, collector = setup(replace(CONFIG, minibatches=3, epochs=2, micro_batch=4))
-    seen = []
+    samples = []
     module = algorithm.module
     monkeypatch.setattr(
-        algorithm, "module", lambda pixels, u, noise: seen.append(u) or module(pixels, u, noise)
+        algorithm, "module", lambda pixels, u, noise: samples.append(u) or module(pixels, u, noise)
     )
     monkeypatch.setattr(algorithm.fabric, "no_backward_sync", lambda *_, **__: torch.no_grad())
     monkeypatch.setattr(algorithm.fabric, "backward", lambda loss: None)
     monkeypatch.setattr(algorithm, "_step", lambda: None)
     algorithm.update(collector.buffer)
-    rows = sorted(torch.cat(seen)[:, 0].tolist())
+    rows = sorted(torch.cat(samples)[:, 0].tolist())
     assert rows == sorted(collector.buffer.flat("u")[:, 0].tolist() * 2)
 
 

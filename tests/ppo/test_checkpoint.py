@@ -41,7 +41,7 @@ def act(driver, observations, **options):
 
 def rewritten(path, **changes):
     content = torch.load(path, weights_only=True) | changes
-    torch.save({k: v for k, v in content.items() if v is not None}, path)
+    torch.save({name: value for name, value in content.items() if value is not None}, path)
     return path
 
 

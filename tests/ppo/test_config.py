@@ -56,8 +56,8 @@ def test_values_out_of_range_are_refused(override, message):
 def test_the_evaluators_world_is_the_trained_one_unless_given():
     assert composed("++env.direction=cw").validation_world == ("race", "cw")
     assert composed("++env.direction=both").validation_world == ("race", "ccw")
-    given = composed("++env.direction=cw", "evaluation.env=carracing", "evaluation.direction=ccw")
-    assert given.validation_world == ("carracing", "ccw")
+    config = composed("++env.direction=cw", "evaluation.env=carracing", "evaluation.direction=ccw")
+    assert config.validation_world == ("carracing", "ccw")
 
 
 def test_one_test_seed_may_be_a_number():

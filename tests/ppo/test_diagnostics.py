@@ -21,7 +21,7 @@ from ppo.diagnostics import (
 )
 from ppo.evaluate import Driver
 from ppo.policy import ActorCritic
-from ppo.trainer import Trainer
+from ppo.trainer import PPOTrainer
 from ppo.training_run import COMMAND
 from tests.ppo.toys import NETWORK, cpu
 
@@ -70,7 +70,7 @@ def trainer(root, *, env=ENV, reward=ROAD, ppo=PPO, world=Watched, **network):
         env=env, reward=reward, endings=endings, ppo=ppo, device="cpu", threads=1, display=False
     )
     run = Run.create(root, "run", {}, seeds={})
-    return Trainer(config, run, cpu(), world(ppo.num_envs, env, reward, seed=5, endings=endings))
+    return PPOTrainer(config, run, cpu(), world(ppo.num_envs, env, reward, seed=5, endings=endings))
 
 
 def scripted(trainer, driver):
@@ -126,11 +126,11 @@ GRASS = RewardConfig(off_track=1.0)
 )
 def test_a_failure_made_on_purpose_is_named(tmp_path, names, reward, network):
     row = rows(trainer(tmp_path, reward=reward, **network))
-    found = diagnose(row)
-    assert failures(found) == names
-    metrics = as_metrics(found)
+    diagnoses = diagnose(row)
+    assert failures(diagnoses) == names
+    metrics = as_metrics(diagnoses)
     assert {name for name in NAMES if metrics.get(f"diagnostics/{name}")} == names
-    assert all(metrics.get(f"diagnostics/{d.name}_value") == d.value for d in found)
+    assert all(metrics.get(f"diagnostics/{d.name}_value") == d.value for d in diagnoses)
 
 
 class Broken(Watched):
@@ -141,9 +141,9 @@ class Broken(Watched):
 
 def test_nan_rewards_are_named(tmp_path):
     ppo = replace(PPO, scale_rewards=False, max_nonfinite=100)
-    found = diagnose(rows(trainer(tmp_path, ppo=ppo, world=Broken), count=1))
-    assert failures(found) == {"non_finite"}
-    assert found[-1].value == ppo.minibatches
+    diagnoses = diagnose(rows(trainer(tmp_path, ppo=ppo, world=Broken), count=1))
+    assert failures(diagnoses) == {"non_finite"}
+    assert diagnoses[-1].value == ppo.minibatches
 
 
 def test_progress_on_the_grass_beside_the_road_is_hacking(tmp_path):
@@ -160,9 +160,9 @@ def test_a_driver_on_the_road_is_healthy(tmp_path, reward):
     env, ppo = replace(ENV, max_ticks=1000), replace(PPO, num_steps=256)
     row = rows(scripted(trainer(tmp_path, env=env, reward=reward, ppo=ppo), Scripted()), 1)
     assert row["episode/progress"] > 0.7 and row["episode/off_track_rate"] < 0.01
-    found = diagnose(row)
-    assert failures(found) == set()
-    assert all(d.value is not None for d in found)
+    diagnoses = diagnose(row)
+    assert failures(diagnoses) == set()
+    assert all(d.value is not None for d in diagnoses)
 
 
 @pytest.mark.parametrize("reward", [ROAD, RewardConfig(), RewardConfig.native()])
@@ -209,16 +209,16 @@ def evaluated(driver, seeds=(3, 4, 5)):
 )
 def test_a_judged_policy_is_diagnosed(names, action):
     network = replace(NETWORK, initial_action=action)
-    found = evaluated(Driver(ActorCritic(ENV.observation, network), ENV.observation))
-    assert failures(found) == names
-    measured = {d.name for d in found if d.value is not None}
+    diagnoses = evaluated(Driver(ActorCritic(ENV.observation, network), ENV.observation))
+    assert failures(diagnoses) == names
+    measured = {d.name for d in diagnoses if d.value is not None}
     assert measured == {"steering_collapse", "throttle_saturation", "circling"}
 
 
 def test_a_judged_driver_on_the_road_is_healthy():
-    found = {d.name: d for d in evaluated(Scripted())}
-    assert failures(list(found.values())) == set()
-    assert found["circling"].value > 0.7
+    diagnoses = {d.name: d for d in evaluated(Scripted())}
+    assert failures(list(diagnoses.values())) == set()
+    assert diagnoses["circling"].value > 0.7
 
 
 def test_what_was_not_measured_is_none():

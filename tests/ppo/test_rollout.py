@@ -164,6 +164,6 @@ def test_frames_are_copied_from_the_environments_buffer():
     env = ToyEnv()
     driver = collector(env)
     driver.collect()
-    kept = driver.pixels.clone()
+    copy = driver.pixels.clone()
     env.frames[:] = np.uint8(77)
-    assert torch.equal(driver.pixels, kept)
+    assert torch.equal(driver.pixels, copy)

@@ -34,10 +34,10 @@ SECONDS = 600  # who waits for a dead process gives up only after half an hour
 SCRIPT = """\
 import json, os, signal
 import train_ppo
-from ppo.trainer import Trainer
+from ppo.trainer import PPOTrainer
 
 rank = int(os.environ["RANK"])
-train_once = Trainer.train_once
+train_once = PPOTrainer.train_once
 
 def watched(self):
     if rank == 1 and self.counters.updates == {deadly}:
@@ -54,7 +54,7 @@ def watched(self):
         print(json.dumps(note), file=file)
     return row
 
-Trainer.train_once = watched
+PPOTrainer.train_once = watched
 if __name__ == "__main__":
     train_ppo.main()
 """
@@ -95,14 +95,14 @@ def test_both_processes_learn_the_same_from_what_both_saw(whole):
     rows = read_jsonl(path / "metrics.jsonl")
     rows = [row for row in rows if "ppo/policy_loss" in row]
     assert len(rows) == len(first) == len(second) >= 4
-    seen = 0
+    decisions = 0
     for row, one, two in zip(rows, first, second, strict=True):
         assert one["weights"] == two["weights"]
         assert one["moments"] == two["moments"]  # rewards are scaled alike
-        seen += one["rows"] + two["rows"]
-        assert row["decisions"] == seen
+        decisions += one["rows"] + two["rows"]
+        assert row["decisions"] == decisions
         assert row["ticks"] == one["ticks"] == two["ticks"]
-        assert 3 * seen < row["ticks"] <= 4 * seen  # some end inside an action repeat
+        assert 3 * decisions < row["ticks"] <= 4 * decisions  # some end inside an action repeat
     assert len({tuple(note["weights"]) for note in first}) == len(first)
     diagnoses = read_json(path / "eval.json")["diagnostics"]
     assert "steering_collapse" in {diagnosis["name"] for diagnosis in diagnoses}

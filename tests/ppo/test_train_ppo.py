@@ -64,18 +64,18 @@ DEATHS = {
     "collecting": "env.RacingVectorEnv.step",
     "learning": "algorithm.PPO._step",
     "writing a checkpoint": "files.os.replace",
-    "validating": "trainer.Trainer._due",
+    "validating": "trainer.PPOTrainer._due",
 }
 KILLER = """
 import os, sys
 import common.files as files, envs.racing.vector_env as env
 import ppo.algorithm as algorithm, ppo.trainer as trainer
-train_once = trainer.Trainer.train_once
+train_once = trainer.PPOTrainer.train_once
 def third(self):
     if self.counters.updates == {updates}:
         {target} = lambda *_, **__: os.kill(os.getpid(), 9)
     return train_once(self)
-trainer.Trainer.train_once = third
+trainer.PPOTrainer.train_once = third
 import train_ppo
 train_ppo.main()
 """

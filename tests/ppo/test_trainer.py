@@ -16,7 +16,7 @@ from ppo import checkpoint
 from ppo.algorithm import copied
 from ppo.config import EvaluationConfig, PPOConfig, PPOTrainConfig
 from ppo.evaluate import load_policy
-from ppo.trainer import Trainer
+from ppo.trainer import PPOTrainer
 from ppo.training_run import COMMAND
 from ppo.validation import Validation
 from tests.ppo.toys import NETWORK, SPEC, ToyEnv, cpu
@@ -52,7 +52,7 @@ def trainer(config, root, validate=None, name="run", background=False):
     run = Run(path) if path.exists() else Run.create(root, name, settings, seeds={})
     env = ToyEnv(length=(5, 3, 7), terminate=[1])
     validation = validate and Validation(validate, SPEC, config.ppo.network, background)
-    return Trainer(config, run, cpu(), env, validation=validation, about={"seed": config.seed})
+    return PPOTrainer(config, run, cpu(), env, validation=validation, about={"seed": config.seed})
 
 
 def session(trainer):
@@ -145,7 +145,7 @@ def test_a_resumed_run_ends_as_if_never_interrupted(tmp_path, changes):
 
     assert same(state(straight), state(again))
     rows = [
-        [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
+        [{name: v for name, v in row.items() if name not in TIMES} for row in rows]
         for rows in (straight.run.metrics(), again.run.metrics())
     ]
     assert len(rows[0]) == 9  # six updates, three validations
@@ -294,8 +294,8 @@ def test_what_is_judged_and_kept_is_the_average_of_the_weights(tmp_path):
 
     averaging.algorithm.update = watched
     fit(averaging)
-    for mine, number in zip(judged, (2, 4, 6), strict=True):
-        torch.testing.assert_close(mine, at[number - 1])
+    for average, number in zip(judged, (2, 4, 6), strict=True):
+        torch.testing.assert_close(average, at[number - 1])
     for path in (averaging.best_checkpoint, last(averaging)):
         torch.testing.assert_close(load_policy(path).policy.state_dict(), at[-1])
     assert not same(at[-1], state(averaging))

@@ -43,11 +43,11 @@ class ToyEnv(gymnasium.vector.VectorEnv):
         self.step_count = np.zeros(self.num_envs, np.int64)
         self.clock = np.zeros(self.num_envs, np.int64)
 
-    def wanted(self):
+    def target(self):
         return (self.clock * 7 + np.arange(self.num_envs) * 3) % 5 % 2
 
     def _draw(self):
-        level = 10 * self.step_count + 100 * self.wanted()
+        level = 10 * self.step_count + 100 * self.target()
         self.frames[:] = level.reshape(-1, *[1] * (self.frames.ndim - 1))
         return self.frames
 
@@ -58,7 +58,7 @@ class ToyEnv(gymnasium.vector.VectorEnv):
     def step(self, actions):
         assert actions.dtype == np.float32
         assert self.single_action_space.contains(actions[0])
-        reward = 1 - np.abs(actions[:, 0] - (self.wanted() - 0.5))
+        reward = 1 - np.abs(actions[:, 0] - (self.target() - 0.5))
         self.step_count += 1
         self.clock += 1
         done = self.step_count == self.length

@@ -39,10 +39,10 @@ class Counter(gym.Env):
 
     def step(self, action):
         self.at += 1
-        over = self.at == self.lengths[self.episode % len(self.lengths)]
+        done = self.at == self.lengths[self.episode % len(self.lengths)]
         reward = 1000.0 * self.episode + 10 * self.at + float(action[0])
         picture, info = self._see()
-        return picture, reward, over and self.terminates, over and not self.terminates, info
+        return picture, reward, done and self.terminates, done and not self.terminates, info
 
 
 class ListWriter(list):
@@ -67,7 +67,9 @@ policy = Reader()
 
 
 def counters(*lengths: tuple[int, ...], **options) -> SyncVectorEnv:
-    makers = [lambda n=n, some=some: Counter(n, some, **options) for n, some in enumerate(lengths)]
+    makers = [
+        lambda n=n, steps=steps: Counter(n, steps, **options) for n, steps in enumerate(lengths)
+    ]
     # Without copies its batch is overwritten in place by the next step, as ours is.
     return SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
 
@@ -82,8 +84,8 @@ def check(picture, action, reward, speed, is_first) -> None:
     np.testing.assert_allclose(action[step, 0], (at[step] - 1) / 100, rtol=1e-6)
     np.testing.assert_allclose(action[step, 1], episode[step] / 10, rtol=1e-6)
     assert np.array_equal(action[step, 2], number[step])
-    wanted = 1000 * episode + 10 * at + (at - 1) / 100
-    np.testing.assert_allclose(reward[step], wanted[step], rtol=1e-6)
+    expected = 1000 * episode + 10 * at + (at - 1) / 100
+    np.testing.assert_allclose(reward[step], expected[step], rtol=1e-6)
     assert not action[is_first].any() and not reward[is_first].any()
 
 
@@ -103,10 +105,12 @@ def test_every_row_holds_what_led_to_its_observation(terminates):
         last = e.terminated if terminates else e.truncated
         assert last[-1] and (e.terminated.sum() + e.truncated.sum()) == 1
         assert (e.scenario, e.direction, e.track_seed) == ("count", 1, UNKNOWN_TRACK)
-    started = {(int(n), int(k)) for n, k, _ in (e.observation[0, 0, 0] for e in episodes)}
+    started = {
+        (int(n), int(episode)) for n, episode, _ in (e.observation[0, 0, 0] for e in episodes)
+    }
     for number in range(3):  # nothing that began is missing: short ones are not preferred
-        mine = sorted(k for n, k in started if n == number)
-        assert mine == list(range(len(mine)))
+        numbers = sorted(episode for n, episode in started if n == number)
+        assert numbers == list(range(len(numbers)))
 
 
 def test_the_oracle_holds_from_collection_to_windows(tmp_path):
@@ -132,7 +136,7 @@ def test_cut_episodes_fill_the_budget_exactly_and_do_not_all_start_at_the_start(
     monkeypatch.setattr(
         env, "reset", lambda options=None, reset=env.reset: _masked(env, reset, options)
     )
-    told = []
+    reported = []
     done = collect(
         env,
         policy,
@@ -142,9 +146,9 @@ def test_cut_episodes_fill_the_budget_exactly_and_do_not_all_start_at_the_start(
         telemetry=("speed",),
         length=20,
         warmup=30,
-        progress=told.append,
+        progress=reported.append,
     )
-    assert done.rows == told[-1] == 95
+    assert done.rows == reported[-1] == 95
     assert sorted(map(len, episodes)) == [15, 20, 20, 20, 20]
     starts = {int(e.observation[0, 0, 0, 2]) for e in episodes}
     assert len(starts) > 2 and max(starts) <= 30
@@ -284,11 +288,11 @@ def test_telemetry_of_a_single_environment_has_the_same_timing():
     episodes = ListWriter()
     env = RecordReplay(Counter(3, (6,)), episodes, scenario="count", telemetry=("speed",))
     observation, _ = env.reset(seed=1)
-    over = False
-    while not over:
+    done = False
+    while not done:
         is_first = np.array([observation[0, 0, 2] == 0])
         actions, _ = policy.act(None, observation[None], is_first)
-        observation, _, over, _, _ = env.step(actions[0])
+        observation, _, done, _, _ = env.step(actions[0])
     (e,) = episodes
     check(e.observation, e.action, e.reward, e.telemetry["speed"], np.arange(7) == 0)
 
@@ -300,8 +304,8 @@ def test_the_real_car_racing_is_recorded():
     env = RecordReplay(gym.make("CarRacing-v3", max_episode_steps=12), episodes, scenario="real")
     first, _ = env.reset(seed=1)
     frames = [first]
-    for k in range(12):
-        frames.append(env.step(np.array([0.1 * (k % 3), 0.5, 0.0], np.float32))[0])
+    for step in range(12):
+        frames.append(env.step(np.array([0.1 * (step % 3), 0.5, 0.0], np.float32))[0])
     env.close()
     (e,) = episodes
     assert np.array_equal(e.observation, np.stack(frames)) and e.track_seed == 1

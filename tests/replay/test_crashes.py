@@ -53,14 +53,14 @@ def half_a_line(path: Path, row: dict) -> None:
 # Where the writer of shard k dies (from 1 on), in the order of its work.
 DATASETS = len(columns()) + 5
 MOMENTS = {
-    "a dataset": lambda k: (h5py.Group, "create_dataset", DATASETS * (k - 1) + 7),
-    "the file": lambda k: (Path, "write_bytes", k, half_a_file),
-    "before fsync": lambda k: (files, "fsync_path", 2 * k - 1),
-    "before rename": lambda k: (os, "replace", k),
-    "after rename": lambda k: (files, "fsync_path", 2 * k),
-    "before the index line": lambda k: (shards, "append_jsonl", k),
-    "in the index line": lambda k: (shards, "append_jsonl", k, half_a_line),
-    "after the index line": lambda k: (shards, "append_jsonl", k, files.append_jsonl),
+    "a dataset": lambda number: (h5py.Group, "create_dataset", DATASETS * (number - 1) + 7),
+    "the file": lambda number: (Path, "write_bytes", number, half_a_file),
+    "before fsync": lambda number: (files, "fsync_path", 2 * number - 1),
+    "before rename": lambda number: (os, "replace", number),
+    "after rename": lambda number: (files, "fsync_path", 2 * number),
+    "before the index line": lambda number: (shards, "append_jsonl", number),
+    "in the index line": lambda number: (shards, "append_jsonl", number, half_a_line),
+    "after the index line": lambda number: (shards, "append_jsonl", number, files.append_jsonl),
 }
 
 
@@ -136,8 +136,8 @@ def test_two_writers_share_a_data_set(tmp_path):
     check_all(data)
     seeds = data.episodes["track_seed"]
     for first in (10_000, 10_100):
-        theirs = seeds[(seeds >= first) & (seeds < first + 100)]
-        assert theirs.tolist() == list(range(first, first + 12))
+        worker_seeds = seeds[(seeds >= first) & (seeds < first + 100)]
+        assert worker_seeds.tolist() == list(range(first, first + 12))
 
 
 def test_only_a_writer_that_is_alone_removes_temporaries(tmp_path):

@@ -49,11 +49,11 @@ def seeds(root, name: str) -> list[int]:
 def test_an_episode_is_read_as_it_was_written(tmp_path):
     write(tmp_path, "a", 1, 2, 3)
     data = DataSet(tmp_path, "a", "train")
-    for value, found in zip((1, 2, 3), read_episodes(data), strict=True):
-        wanted = episode(value)
-        assert found.arrays.keys() == wanted.arrays.keys()
-        assert all(np.array_equal(a, wanted.arrays[n]) for n, a in found.arrays.items())
-        assert (found.track_seed, found.direction) == (10_000 + value, value % 2)
+    for value, stored in zip((1, 2, 3), read_episodes(data), strict=True):
+        expected = episode(value)
+        assert stored.arrays.keys() == expected.arrays.keys()
+        assert all(np.array_equal(a, expected.arrays[n]) for n, a in stored.arrays.items())
+        assert (stored.track_seed, stored.direction) == (10_000 + value, value % 2)
 
 
 def test_joining_costs_no_disk_and_can_be_repeated(tmp_path):
@@ -118,5 +118,5 @@ def test_episodes_are_chosen_by_rule_up_to_so_many_rows(tmp_path):
     with ShardWriter(tmp_path, "b", "train", ATTRIBUTES) as writer:
         copy_episodes(data, chosen, writer)
     assert seeds(tmp_path, "b") == [1, 3]
-    found = read_episode(DataSet(tmp_path, "b", "train"), 1)
-    assert np.array_equal(found.observation, episode(3).observation)
+    stored = read_episode(DataSet(tmp_path, "b", "train"), 1)
+    assert np.array_equal(stored.observation, episode(3).observation)

@@ -43,18 +43,18 @@ def attributes(telemetry=tuple(TELEMETRY)) -> Attributes:
 def test_nothing_is_lost_on_the_way_there_and_back(tmp_path, telemetry):
     rng = np.random.default_rng(1)
     lengths = ((5, "terminated"), (9, "truncated"), (2, "cut"))
-    ours = [episode(rng, rows, end, telemetry) for rows, end in lengths]
-    data = export_minari(iter(ours), attributes(telemetry), ID, tmp_path)
+    episodes = [episode(rng, rows, end, telemetry) for rows, end in lengths]
+    data = export_minari(iter(episodes), attributes(telemetry), ID, tmp_path)
     assert (data.total_episodes, data.total_steps) == (3, 4 + 8 + 1)
     assert json.loads(data.storage.metadata["description"])["reward"] == {"time": -0.1}
-    for e, stored in zip(ours, data.iterate_episodes(), strict=True):
+    for e, stored in zip(episodes, data.iterate_episodes(), strict=True):
         assert stored.observations.shape == (len(e), 96, 96, 3)
         assert stored.actions.shape == (len(e) - 1, 3)
         assert np.array_equal(stored.observations, e.observation)
         assert np.array_equal(stored.actions, e.action[1:])  # o_t, then the action taken there
         assert stored.terminations[-1] or stored.truncations[-1]
-    theirs = list(import_minari(ID, tmp_path))
-    for e, back in zip(ours, theirs, strict=True):
+    imported = list(import_minari(ID, tmp_path))
+    for e, back in zip(episodes, imported, strict=True):
         assert back.arrays.keys() == e.arrays.keys()
         for name, array in e.arrays.items():
             assert back.arrays[name].dtype == array.dtype

@@ -246,16 +246,16 @@ def test_a_missing_data_set_is_answered_with_those_that_are(tmp_path):
 
 
 def test_telemetry_is_whole_or_absent(tmp_path):
-    some = ("speed", "steer")
-    with ShardWriter(tmp_path, "D", "train", attributes(telemetry=some)) as writer:
-        writer.add(episode(0, 5, some))
+    names = ("speed", "steer")
+    with ShardWriter(tmp_path, "D", "train", attributes(telemetry=names)) as writer:
+        writer.add(episode(0, 5, names))
         with pytest.raises(UserError, match="lacks steer"):
             writer.add(episode(1, 5, ("speed",)))
         with pytest.raises(UserError, match="has an unannounced x"):
-            writer.add(episode(1, 5, (*some, "x")))
+            writer.add(episode(1, 5, (*names, "x")))
     data = open_data(tmp_path)
-    assert data.attributes.telemetry == some and data.rows == 5
-    assert set(data.window(0, 5)) == set(columns(some))
+    assert data.attributes.telemetry == names and data.rows == 5
+    assert set(data.window(0, 5)) == set(columns(names))
     with pytest.raises(UserError, match=r"has no 'telemetry/yaw_rate'.*telemetry/steer"):
         data.window(0, 5, ["observation", "telemetry/yaw_rate"])
     with pytest.raises(UserError, match="has no 'telemetry/yaw_rate'"):

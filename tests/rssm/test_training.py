@@ -51,12 +51,12 @@ def killed_and_resumed(root, out, moment, *more):
     """A run killed with -9 in the update after `moment`, and what resuming it printed."""
     script = (
         "import os, signal, train_world_model\n"
-        "from rssm.training import Trainer\n"
-        "train_once = Trainer.train_once\n"
+        "from rssm.training import WorldModelTrainer\n"
+        "train_once = WorldModelTrainer.train_once\n"
         "def deadly(self):\n"
         "    train_once(self)\n"
         f"    if self.update == {moment} + 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Trainer.train_once = deadly\n"
+        "WorldModelTrainer.train_once = deadly\n"
         "train_world_model.main()\n"
     )
     killed = run(root, out, *more, program=[sys.executable, "-c", script])
@@ -275,16 +275,16 @@ def test_what_is_wrong_is_said(finished, root, tmp_path):
 
 BROKEN = """\
 import torch, train_world_model
-from rssm.training import Trainer
+from rssm.training import WorldModelTrainer
 
-honest = Trainer.pass_loss
+honest = WorldModelTrainer.pass_loss
 
 def broken(self, batch, number):
     losses = honest(self, batch, number)
     factor = float("nan") if self.update in {updates} else 1.0
     return losses._replace(total=losses.total * factor)
 
-Trainer.pass_loss = broken
+WorldModelTrainer.pass_loss = broken
 train_world_model.main()
 """
 
@@ -362,12 +362,12 @@ def test_a_finished_run_says_so_when_it_is_resumed(finished, tmp_path, capfd):
 def test_ctrl_c_saves_and_the_run_ends_as_if_never_stopped(finished, root, tmp_path):
     script = (
         "import os, signal, train_world_model\n"
-        "from rssm.training import Trainer\n"
-        "train_once = Trainer.train_once\n"
+        "from rssm.training import WorldModelTrainer\n"
+        "train_once = WorldModelTrainer.train_once\n"
         "def stopped(self):\n"
         "    if self.update == 2: os.kill(os.getpid(), signal.SIGINT)\n"
         "    train_once(self)\n"
-        "Trainer.train_once = stopped\n"
+        "WorldModelTrainer.train_once = stopped\n"
         "train_world_model.main()\n"
     )
     done = run(root, tmp_path, program=[sys.executable, "-c", script])

@@ -240,9 +240,10 @@ def _bar(frame, camera, values, left, right, top, bottom):
         for c in range(max(int(x0), 0), min(int(math.ceil(x1)), camera.size)):
             cover = high * (min(x1, c + 1.0) - max(x0, float(c)))
             at = (r * camera.size + c) * camera.channels
-            for k in range(camera.channels):
-                if values[k] > 0.0:
-                    frame[at + k] = int(min(frame[at + k] + cover * values[k], 255.0) + 0.5)
+            for channel in range(camera.channels):
+                if values[channel] > 0.0:
+                    value = frame[at + channel] + cover * values[channel]
+                    frame[at + channel] = int(min(value, 255.0) + 0.5)
 
 
 @kernel(counted=False)
@@ -252,11 +253,12 @@ def _indicators(frame, camera, look, car, wheels):
     cell, base, unit = WINDOW_WIDTH / 40, WINDOW_HEIGHT * 39 / 40, WINDOW_HEIGHT / 40
     if car.speed > 1e-4:
         _bar(frame, camera, look.bars[0], 5 * cell, 6 * cell, base - unit * 0.02 * car.speed, base)
-    for k in range(4):
-        omega = wheels[k].omega
+    for wheel in range(4):
+        omega = wheels[wheel].omega
         if abs(omega) > 1e-4:
             top = base - unit * 0.01 * omega
-            _bar(frame, camera, look.bars[1 + k], (7 + k) * cell, (8 + k) * cell, top, base)
+            left, right = (7 + wheel) * cell, (8 + wheel) * cell
+            _bar(frame, camera, look.bars[1 + wheel], left, right, top, base)
     top, bottom = WINDOW_HEIGHT * 36 / 40, WINDOW_HEIGHT * 38 / 40
     if abs(car.steer) > 1e-4:
         right = (20 - 10.0 * car.steer) * cell

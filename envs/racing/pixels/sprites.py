@@ -80,10 +80,10 @@ def _stripe(phase):
 
 
 @kernel(counted=False)
-def _wheel_part(x, y, k, steer_sin, steer_cos, low, high):
-    """0 outside wheel k, 1 on its tyre, 2 on its stripe; (x, y) in the hull's frame."""
-    dx, dy = x - WHEEL_XY[k, 0], y - WHEEL_XY[k, 1]
-    if k < 2:
+def _wheel_part(x, y, wheel, steer_sin, steer_cos, low, high):
+    """0 outside the wheel, 1 on its tyre, 2 on its stripe; (x, y) in the hull's frame."""
+    dx, dy = x - WHEEL_XY[wheel, 0], y - WHEEL_XY[wheel, 1]
+    if wheel < 2:
         dx, dy = steer_cos * dx + steer_sin * dy, steer_cos * dy - steer_sin * dx
     if abs(dx) > WHEEL_HALF_WIDTH + OUTLINE or abs(dy) > WHEEL_RADIUS + OUTLINE:
         return 0
@@ -109,23 +109,23 @@ def cover_tables(across, along, top, left, centre_row, centre_column, samples):
                 y = (centre_row - top - r - (i // samples + 0.5) / samples) * along
                 count += _in_hull(x, y)
             hull[r, c] = int(count * share + 0.5)
-            for k in range(4):
+            for wheel in range(4):
                 for a in range(STEER_STEPS):
-                    steer = (2.0 * a / (STEER_STEPS - 1) - 1.0) * MAX_STEER if k < 2 else 0.0
-                    turn = math.sin(steer), math.cos(steer)
+                    steer = (2.0 * a / (STEER_STEPS - 1) - 1.0) * MAX_STEER if wheel < 2 else 0.0
+                    steering = math.sin(steer), math.cos(steer)
                     tyres = 0
                     hits[:] = 0
                     for i in range(samples * samples):
                         x = (left + c + (i % samples + 0.5) / samples - centre_column) * across
                         y = (centre_row - top - r - (i // samples + 0.5) / samples) * along
-                        if _wheel_part(x, y, k, *turn, 1.0, -1.0) == 0 or _in_hull(x, y):
+                        if _wheel_part(x, y, wheel, *steering, 1.0, -1.0) == 0 or _in_hull(x, y):
                             continue
                         tyres += 1
                         for p in range(PHASE_STEPS):
-                            hits[p] += _wheel_part(x, y, k, *turn, lows[p], highs[p]) == 2
-                    tyre[k, a, r, c] = int(tyres * share + 0.5)
+                            hits[p] += _wheel_part(x, y, wheel, *steering, lows[p], highs[p]) == 2
+                    tyre[wheel, a, r, c] = int(tyres * share + 0.5)
                     for p in range(PHASE_STEPS):
-                        stripe[k, a, p, r, c] = int(hits[p] * share + 0.5)
+                        stripe[wheel, a, p, r, c] = int(hits[p] * share + 0.5)
     return hull, tyre, stripe
 
 
@@ -135,11 +135,11 @@ def draw_followed_car(frame, camera, look, steer, wheels):
     a = int(round((steer / MAX_STEER + 1.0) * 0.5 * (STEER_STEPS - 1)))
     a = min(max(a, 0), STEER_STEPS - 1)
     middle = STEER_STEPS // 2
-    turn = PHASE_STEPS / (2 * math.pi)
-    p0 = int(math.floor(wheels[0].phase * turn + 0.5)) % PHASE_STEPS
-    p1 = int(math.floor(wheels[1].phase * turn + 0.5)) % PHASE_STEPS
-    p2 = int(math.floor(wheels[2].phase * turn + 0.5)) % PHASE_STEPS
-    p3 = int(math.floor(wheels[3].phase * turn + 0.5)) % PHASE_STEPS
+    steps_per_rad = PHASE_STEPS / (2 * math.pi)
+    p0 = int(math.floor(wheels[0].phase * steps_per_rad + 0.5)) % PHASE_STEPS
+    p1 = int(math.floor(wheels[1].phase * steps_per_rad + 0.5)) % PHASE_STEPS
+    p2 = int(math.floor(wheels[2].phase * steps_per_rad + 0.5)) % PHASE_STEPS
+    p3 = int(math.floor(wheels[3].phase * steps_per_rad + 0.5)) % PHASE_STEPS
     tyre, stripe = look.tyre_cover, look.stripe_cover
     for r in range(BOX_ROWS):
         for c in range(BOX_COLUMNS):
@@ -155,9 +155,13 @@ def draw_followed_car(frame, camera, look, steer, wheels):
             # Black tyres are darkened too wherever the pixel is not all black.
             darker = DARKEN * float(tyres - stripes) / 255.0
             at = ((look.box_top + r) * camera.size + look.box_left + c) * camera.channels
-            for k in range(camera.channels):
-                value = frame[at + k] * rest + look.hull[k] * hull + look.stripe[k] * light
-                frame[at + k] = int(max(value / 255.0 - darker + 0.5, 0.0))
+            for channel in range(camera.channels):
+                value = (
+                    frame[at + channel] * rest
+                    + look.hull[channel] * hull
+                    + look.stripe[channel] * light
+                )
+                frame[at + channel] = int(max(value / 255.0 - darker + 0.5, 0.0))
 
 
 @kernel(counted=False)
@@ -172,7 +176,7 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
     top = max(0, int(math.floor(camera.centre_row - (up + reach) / along)))
     bottom = min(camera.rows - 1, int(camera.centre_row - (up - reach) / along))
     sin, cos = math.sin(angle), math.cos(angle)
-    turn = math.sin(steer), math.cos(steer)
+    steering = math.sin(steer), math.cos(steer)
     low_0, high_0 = _stripe(wheels[0].phase)
     low_1, high_1 = _stripe(wheels[1].phase)
     low_2, high_2 = _stripe(wheels[2].phase)
@@ -194,8 +198,8 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
                 if _in_hull(x, y):
                     hull += 1
                     continue
-                for k in range(4):
-                    part = _wheel_part(x, y, k, *turn, low[k], high[k])
+                for wheel in range(4):
+                    part = _wheel_part(x, y, wheel, *steering, low[wheel], high[wheel])
                     if part:
                         dark += 1
                         light += part == 2
@@ -204,7 +208,11 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
                 continue
             whole = float(samples * samples)
             at = (r * camera.size + c) * camera.channels
-            for k in range(camera.channels):
-                value = frame[at + k] * (whole - hull - dark)
-                value += hull_values[k] * hull + look.stripe[k] * light - DARKEN * (dark - light)
-                frame[at + k] = int(max(value / whole + 0.5, 0.0))
+            for channel in range(camera.channels):
+                value = frame[at + channel] * (whole - hull - dark)
+                value += (
+                    hull_values[channel] * hull
+                    + look.stripe[channel] * light
+                    - DARKEN * (dark - light)
+                )
+                frame[at + channel] = int(max(value / whole + 0.5, 0.0))

@@ -162,9 +162,9 @@ def _fill_quad(fine, side, quad, x0, y0, step, code):
     for j in range(first, last + 1):
         y = y0 + j * step
         n = 0
-        for k in range(4):
-            ax, ay = quad[k, 0], quad[k, 1]
-            bx, by = quad[(k + 1) & 3, 0], quad[(k + 1) & 3, 1]
+        for corner in range(4):
+            ax, ay = quad[corner, 0], quad[corner, 1]
+            bx, by = quad[(corner + 1) & 3, 0], quad[(corner + 1) & 3, 1]
             if (ay <= y) != (by <= y):
                 crossings[n] = ax + (y - ay) * (bx - ax) / (by - ay)
                 n += 1
@@ -172,9 +172,9 @@ def _fill_quad(fine, side, quad, x0, y0, step, code):
             crossings.sort()
         elif n == 2 and crossings[0] > crossings[1]:
             crossings[0], crossings[1] = crossings[1], crossings[0]
-        for k in range(0, n, 2):
-            left = max(0, int(np.ceil((crossings[k] - x0) / step)))
-            right = min(side - 1, int(np.floor((crossings[k + 1] - x0) / step)))
+        for crossing in range(0, n, 2):
+            left = max(0, int(np.ceil((crossings[crossing] - x0) / step)))
+            right = min(side - 1, int(np.floor((crossings[crossing + 1] - x0) / step)))
             for i in range(left, right + 1):
                 fine[j, i] = code
 
@@ -214,9 +214,9 @@ def _paint_level(quads, codes, origin_x, origin_y, density, pattern, texture):
     ranges = np.empty((len(quads), 4), np.int32)
     for q in range(len(quads)):
         low_x, high_x, low_y, high_y = 1e9, -1e9, 1e9, -1e9
-        for k in range(4):
-            low_x, high_x = min(low_x, quads[q, k, 0]), max(high_x, quads[q, k, 0])
-            low_y, high_y = min(low_y, quads[q, k, 1]), max(high_y, quads[q, k, 1])
+        for corner in range(4):
+            low_x, high_x = min(low_x, quads[q, corner, 0]), max(high_x, quads[q, corner, 0])
+            low_y, high_y = min(low_y, quads[q, corner, 1]), max(high_y, quads[q, corner, 1])
         ranges[q, 0] = max(0, int((low_x - foot - origin_x) / size))
         ranges[q, 1] = min(columns - 1, int((high_x + foot - origin_x) / size))
         ranges[q, 2] = max(0, int((low_y - foot - origin_y) / size))
@@ -260,24 +260,24 @@ def _paint_level(quads, codes, origin_x, origin_y, density, pattern, texture):
                     centre = fine[y + WINDOW // 2, x + WINDOW // 2]
                     kind = min(centre, TILE_CODE)
                     whole = True
-                    for k in range(WINDOW * WINDOW):
-                        if min(fine[y + k // WINDOW, x + k % WINDOW], TILE_CODE) != kind:
+                    for sample in range(WINDOW * WINDOW):
+                        if min(fine[y + sample // WINDOW, x + sample % WINDOW], TILE_CODE) != kind:
                             whole = False
                             break
                     if whole:
                         texture[r * BLOCK + j, c * BLOCK + i] = centre
                         continue
                     tally[:] = 0
-                    for k in range(WINDOW * WINDOW):
-                        code = fine[y + k // WINDOW, x + k % WINDOW]
+                    for sample in range(WINDOW * WINDOW):
+                        code = fine[y + sample // WINDOW, x + sample % WINDOW]
                         tally[ROAD if code >= TILE_CODE else code] += 1
                     # The two commonest materials blend; a third in one texel is left out.
                     top, second = -1, -1
-                    for k in range(MATERIALS):
-                        if top < 0 or tally[k] > tally[top]:
-                            top, second = k, top
-                        elif second < 0 or tally[k] > tally[second]:
-                            second = k
+                    for material in range(MATERIALS):
+                        if top < 0 or tally[material] > tally[top]:
+                            top, second = material, top
+                        elif second < 0 or tally[material] > tally[second]:
+                            second = material
                     part = tally[second] * BLENDS / (tally[top] + tally[second])
                     code = _pair_code(top, second, int(part + 0.5))
                     texture[r * BLOCK + j, c * BLOCK + i] = code

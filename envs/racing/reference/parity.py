@@ -28,27 +28,27 @@ def track_difference(env, seed: int) -> dict[str, float]:
     env.reset(seed=seed)
     points = carracing_points(seed)
     track = build_track(points)
-    ours: list[np.ndarray] = []
+    polygons: list[np.ndarray] = []
     colours: list[np.ndarray] = []
     kerb_of_tile = dict(zip(track.kerb_tile.tolist(), range(len(track.kerbs)), strict=True))
     for i in range(len(track)):
-        ours.append(track.tiles[i])
+        polygons.append(track.tiles[i])
         colours.append(np.full(3, 102 + 2.55 * track.shade[i]))
         if i in kerb_of_tile:
-            ours.append(track.kerbs[kerb_of_tile[i]])
+            polygons.append(track.kerbs[kerb_of_tile[i]])
             white = track.kerb_white[kerb_of_tile[i]]
             colours.append(np.array([255, 255 * white, 255 * white], float))
-    theirs = np.array([polygon for polygon, _ in env.road_poly])
+    reference_polygons = np.array([polygon for polygon, _ in env.road_poly])
     # The road's array was repainted at reset where the car stands; compare shades of the others.
     their_colours = np.array([np.asarray(colour, float) for _, colour in env.road_poly])
     touched = (their_colours == 102).all(1)
-    same = len(theirs) == len(ours) and len(env.track) == len(points)
+    same = len(reference_polygons) == len(polygons) and len(env.track) == len(points)
     if not same:
         return {"points": math.inf, "polygons": math.inf, "shades": math.inf}
     shade = np.abs(their_colours - np.array(colours)).max(1)
     return {
         "points": float(np.abs(np.array(env.track)[:, 1:] - points).max()),
-        "polygons": float(np.abs(theirs - np.array(ours)).max()),
+        "polygons": float(np.abs(reference_polygons - np.array(polygons)).max()),
         "shades": float(shade[~touched].max()),
     }
 
@@ -131,18 +131,20 @@ def visit_order(env, seed: int, action, steps: int) -> dict[str, float]:
         (largest difference of one step's reward before that).
     """
     env.reset(seed=seed)
-    ours = RacingVectorEnv(1, preset="carracing", split=None, track_seeds=[seed], autoreset=False)
-    ours.reset()
+    vector_env = RacingVectorEnv(
+        1, preset="carracing", split=None, track_seeds=[seed], autoreset=False
+    )
+    vector_env.reset()
     total, total_ref, first, worst = 0.0, 0.0, -1, 0.0
     sequence: list[int] = []
     sequence_ref: list[int] = []
     action = np.asarray(action, np.float32)
     for step in range(steps):
-        _, reward, _, _, _ = ours.step(action[None])
+        _, reward, _, _, _ = vector_env.step(action[None])
         _, reward_ref, _, _, _ = env.step(action)
         total += float(reward[0])
         total_ref += float(reward_ref)
-        visited = set(np.flatnonzero(ours.engine.visited(0, 0)).tolist())
+        visited = set(np.flatnonzero(vector_env.engine.visited(0, 0)).tolist())
         visited_ref = {tile.idx for tile in env.road if tile.road_visited}
         sequence += sorted(visited.difference(sequence))
         sequence_ref += sorted(visited_ref.difference(sequence_ref))
@@ -150,7 +152,7 @@ def visit_order(env, seed: int, action, steps: int) -> dict[str, float]:
             first = step
         if first < 0:
             worst = max(worst, abs(float(reward[0]) - float(reward_ref)))
-    ours.close()
+    vector_env.close()
     common = min(len(sequence), len(sequence_ref))
     return {
         "ours": total,
@@ -168,13 +170,15 @@ def leaving(env, seed: int, limit: int = 1000) -> dict[str, tuple[int, float, bo
         (ticks, last reward, terminated) of "ours" and of "theirs".
     """
     action = np.array([0.0, 0.3, 0.0])
-    ours = RacingVectorEnv(1, preset="carracing", split=None, track_seeds=[seed], autoreset=False)
-    ours.reset()
+    vector_env = RacingVectorEnv(
+        1, preset="carracing", split=None, track_seeds=[seed], autoreset=False
+    )
+    vector_env.reset()
     env.reset(seed=seed)
     ends = {}
     for ticks in range(1, limit + 1):
         if "ours" not in ends:
-            _, reward, terminated, _, _ = ours.step(action[None])
+            _, reward, terminated, _, _ = vector_env.step(action[None])
             if terminated[0]:
                 ends["ours"] = ticks, float(reward[0]), bool(terminated[0])
         if "theirs" not in ends:
@@ -183,7 +187,7 @@ def leaving(env, seed: int, limit: int = 1000) -> dict[str, tuple[int, float, bo
                 ends["theirs"] = ticks, float(reward), bool(terminated)
         if len(ends) == 2:
             break
-    ours.close()
+    vector_env.close()
     return ends
 
 
@@ -199,9 +203,9 @@ def copy_state(env, engine: Engine) -> None:
     car["yaw_rate"] = hull.angularVelocity
     car["steer"] = env.car.wheels[0].joint.angle
     car["tick"] = round(env.t / DT) - 1
-    for k, wheel in enumerate(env.car.wheels):
-        wheels[k]["omega"] = wheel.omega
-        wheels[k]["phase"] = wheel.phase
+    for index, wheel in enumerate(env.car.wheels):
+        wheels[index]["omega"] = wheel.omega
+        wheels[index]["phase"] = wheel.phase
     renderer = engine.renderer
     first = len(renderer.look.codes)
     for i, tile in enumerate(env.road):
@@ -227,21 +231,21 @@ def pixel_difference(
     rng = np.random.default_rng(seed)
     frame = np.zeros((1, 96, 96, 3), np.uint8)
     errors: dict[str, list[float]] = {region: [] for region in PIXEL_REGIONS}
-    kept = None
+    frame_pair = None
     wander = 0.0
     for state in range(states):
         for _ in range(spacing):
             wander = 0.9 * wander + 0.3 * rng.normal()
-            theirs, _, over, _, _ = env.step(scripted_action(env, wander))
-            if over:
+            reference_frame, _, done, _, _ = env.step(scripted_action(env, wander))
+            if done:
                 env.reset()
         copy_state(env, engine)
         engine.draw(frame)
-        ours = frame[0]
-        difference = np.abs(ours.astype(int) - theirs.astype(int)).mean(-1)
+        engine_frame = frame[0]
+        difference = np.abs(engine_frame.astype(int) - reference_frame.astype(int)).mean(-1)
         valid = np.ones((96, 96), bool)
         valid[84:, :12] = False  # score text
-        luminance = theirs.astype(int).sum(-1)
+        luminance = reference_frame.astype(int).sum(-1)
         step_down = np.abs(np.diff(luminance, axis=0, append=luminance[-1:])) > 40
         step_right = np.abs(np.diff(luminance, axis=1, append=luminance[:, -1:])) > 40
         edge = step_down | step_right
@@ -261,8 +265,8 @@ def pixel_difference(
             if mask.any():
                 errors[region].append(float(difference[mask].mean()))
         if state == keep:
-            kept = (ours.copy(), theirs.copy())
-    return {region: np.array(values) for region, values in errors.items()}, kept
+            frame_pair = (engine_frame.copy(), reference_frame.copy())
+    return {region: np.array(values) for region, values in errors.items()}, frame_pair
 
 
 def scripted_action(env, wander: float) -> np.ndarray:

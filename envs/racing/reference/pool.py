@@ -107,13 +107,13 @@ class _Worker:
     """Worlds of another process, behind the interface of `_Worlds`."""
 
     def __init__(self, spec: ObservationSpec, max_ticks: int) -> None:
-        self._socket, theirs = Pipe()
+        self._socket, worker_end = Pipe()
         settings = json.dumps({"spec": vars(spec), "max_ticks": max_ticks})
-        with theirs:
+        with worker_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), settings],
+                [sys.executable, "-m", __name__, str(worker_end.fileno()), settings],
                 cwd=Path(__file__).parents[3],  # so that Python finds the package
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
                 process_group=0,  # Ctrl-C reaches the parent alone
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # the command's last line is for its user
@@ -206,7 +206,9 @@ class ReferencePool:
         outcomes = np.zeros(len(commands), OUTCOME)
         observations = np.zeros((len(commands), *self._shape), np.uint8)
         owner = commands["world"] % len(self._parts)
-        shares = [(part, np.flatnonzero(owner == k)) for k, part in enumerate(self._parts)]
+        shares = [
+            (part, np.flatnonzero(owner == number)) for number, part in enumerate(self._parts)
+        ]
         try:
             for part, rows in shares:
                 part.send(commands[rows])

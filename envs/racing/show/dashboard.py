@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from envs.racing.show.stage import Status, World
+from envs.racing.show.stage import CarStatus, World
 from envs.racing.show.view import MAP_BACKGROUND_RGB, render_map
 
 VIEW_WIDTH, WIDTH, HEIGHT = 944, 336, 720
@@ -31,7 +31,7 @@ _TRACKING = 0.8
 
 
 @dataclass(frozen=True)
-class Reading:
+class Gauge:
     """One number of the column: `value` in large type, `unit` small beside it."""
 
     label: str
@@ -58,23 +58,23 @@ def compose(
     """
     view = world.view(VIEW_WIDTH, HEIGHT)
     draw_badge(view, caption, 20, 20, 14)
-    if world.status.over:
+    if world.status.ended:
         draw_badge(view, world.status.verdict, VIEW_WIDTH // 2, 110, 22, align="centre")
     overview = render_map(world.track, world.cars, MAP_SIZE)
     column = draw_column(
-        world.frame, action, _readings(world.status), overview, title=title, note=note
+        world.frame, action, _gauges(world.status), overview, title=title, note=note
     )
     return np.hstack([view, column])
 
 
-def _readings(status: Status) -> list[Reading]:
+def _gauges(status: CarStatus) -> list[Gauge]:
     off = 100 * status.off_track_rate
     return [
-        Reading("SPEED", f"{status.speed:.1f}", "units/s"),
-        Reading("PROGRESS", f"{100 * status.progress:.1f}", "%"),
-        Reading("LAP TIME", f"{status.seconds:.2f}", "s"),
-        Reading("RETURN", f"{status.native_return:.1f}"),
-        Reading("OFF TRACK", f"{off:.1f}", "% of time", warn=status.off),
+        Gauge("SPEED", f"{status.speed:.1f}", "units/s"),
+        Gauge("PROGRESS", f"{100 * status.progress:.1f}", "%"),
+        Gauge("LAP TIME", f"{status.seconds:.2f}", "s"),
+        Gauge("RETURN", f"{status.native_return:.1f}"),
+        Gauge("OFF TRACK", f"{off:.1f}", "% of time", warn=status.off),
     ]
 
 
@@ -188,7 +188,7 @@ def draw_badge(
 def draw_column(
     frame: np.ndarray,
     action: Sequence[float],
-    readings: Sequence[Reading],
+    gauges: Sequence[Gauge],
     overview: np.ndarray,
     *,
     title: str = "POLICY INPUT",
@@ -199,7 +199,7 @@ def draw_column(
     Args:
         frame: (size, size) or (size, size, 3) uint8, the newest pixels that the policy sees.
         action: steer [-1, 1], gas and brake [0, 1].
-        readings: up to five.
+        gauges: up to five.
         overview: (H, W, 3) uint8, the map; see `MAP_SIZE`.
         note: small type beside the title.
 
@@ -212,12 +212,12 @@ def draw_column(
     _bar(picture, 373, 0.5, 0.5 + steer / 2, STEER_RGB, f"{steer:+.2f}")
     _bar(picture, 399, 0.0, gas, GAS_RGB, f"{gas:.2f}")
     _bar(picture, 425, 0.0, brake, BRAKE_RGB, f"{brake:.2f}")
-    for row, reading in enumerate(readings):
+    for row, gauge in enumerate(gauges):
         y = 478 + 47 * row
-        put_text(picture, reading.label, _MARGIN, y, 11, QUIET_RGB, tracking=_TRACKING)
-        rgb = BRAKE_RGB if reading.warn else TEXT_RGB
-        end = put_text(picture, reading.value, _MARGIN, y + 24, 23, rgb)
-        put_text(picture, reading.unit, end + 5, y + 24, 13, QUIET_RGB)
+        put_text(picture, gauge.label, _MARGIN, y, 11, QUIET_RGB, tracking=_TRACKING)
+        rgb = BRAKE_RGB if gauge.warn else TEXT_RGB
+        end = put_text(picture, gauge.value, _MARGIN, y + 24, 23, rgb)
+        put_text(picture, gauge.unit, end + 5, y + 24, 13, QUIET_RGB)
     top, left = HEIGHT - _MARGIN - MAP_SIZE[1], WIDTH - _MARGIN - MAP_SIZE[0]
     picture[top : top + MAP_SIZE[1], left : left + MAP_SIZE[0]] = overview
     return picture

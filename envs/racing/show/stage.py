@@ -23,7 +23,7 @@ from envs.racing.vector_env import RacingVectorEnv
 
 
 @dataclass(frozen=True)
-class Status:
+class CarStatus:
     """How an episode stands.
 
     Attributes:
@@ -34,7 +34,7 @@ class Status:
         off: all wheels are off the road.
         off_track_rate: share of the ticks so far that were off.
         lap_time: seconds of the finished lap or laps, else None.
-        over: the episode has ended.
+        ended: whether the episode has ended.
         terminated: it ended otherwise than by its limit of ticks.
     """
 
@@ -45,7 +45,7 @@ class Status:
     off: bool = False
     off_track_rate: float = 0.0
     lap_time: float | None = None
-    over: bool = False
+    ended: bool = False
     terminated: bool = False
 
     @property
@@ -130,7 +130,7 @@ class EngineWorld:
         self.frame = observation[0, 0] if self._env.config.grey else observation[0]
         car = self.cars[0]
         ticks = int(car["tick"])
-        self.status = Status(
+        self.status = CarStatus(
             speed=float(car["speed"]),
             progress=float(car["arc"]) / self.track.length,
             native_return=float(car["native_return"]),
@@ -138,7 +138,7 @@ class EngineWorld:
             off=bool(self.info["off_track"][0] == 1.0),
             off_track_rate=int(car["off_ticks"]) / max(ticks, 1),
             lap_time=int(car["finish_tick"]) * DT if car["finish_tick"] > 0 else None,
-            over=not car["active"],
+            ended=not car["active"],
             terminated=bool(car["terminated"]),
         )
 
@@ -187,7 +187,7 @@ class GymnasiumWorld:
         self.cars = self._drive.car
         self._observation = self._adapter.reset(self._drive.frame)
         self.is_first = True
-        self.status = Status()
+        self.status = CarStatus()
 
     def observe(self) -> np.ndarray:
         """The observation for the next decision, `spec.shape`; call it once per decision."""
@@ -206,7 +206,7 @@ class GymnasiumWorld:
         self._drive.step(action)
         self.is_first = False
         car, episode = self.cars[0], self._drive.statistics()
-        self.status = Status(
+        self.status = CarStatus(
             speed=float(car["speed"]),
             progress=episode["progress"],
             native_return=episode["native_return"],
@@ -214,7 +214,7 @@ class GymnasiumWorld:
             off=self._drive.off,
             off_track_rate=episode["off_track_rate"],
             lap_time=episode["lap_time"] if episode["finished"] else None,
-            over=bool(car["terminated"]) or episode["length"] >= self._max_ticks,
+            ended=bool(car["terminated"]) or episode["length"] >= self._max_ticks,
             terminated=bool(car["terminated"]),
         )
 

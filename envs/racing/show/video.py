@@ -75,7 +75,7 @@ def record_video(
         for action in _drive(policy, world, track_seed):
             if progress is not None:
                 progress(world.status.ticks, max_ticks)
-            if world.status.ticks % stride == 0 or world.status.over:
+            if world.status.ticks % stride == 0 or world.status.ended:
                 picture = compose(world, action, caption=caption, note=describe(spec))
                 add(picture)
                 frames += 1
@@ -186,7 +186,7 @@ def _drive(policy: Policy, world: World, seed: int) -> Iterator[np.ndarray]:
     """Drive the episode; yield the last action at the start and after every tick."""
     action = np.zeros(3, np.float32)
     carry = policy.initial(1, [seed])
-    while not world.status.over:
+    while not world.status.ended:
         decide = world.status.ticks % policy.spec.action_repeat == 0
         # Before the picture is drawn, which shows what the policy sees.
         observation = world.observe()[None] if decide else None

@@ -102,13 +102,13 @@ def render_view(
     place = car_position(car)
     centre = np.array([0.5 * width, (1 - CAR_HEIGHT) * height])
     sin, cos = math.sin(car["angle"]), math.cos(car["angle"])
-    turn = zoom * np.array([[cos, sin], [sin, -cos]])
+    to_screen = zoom * np.array([[cos, sin], [sin, -cos]])
     reach = math.hypot(max(centre[0], width - centre[0]), max(centre[1], height - centre[1])) / zoom
 
     def screen(points: np.ndarray) -> np.ndarray:
-        return np.rint(((points - place) @ turn.T + centre - 0.5) * _FINE).astype(np.int32)
+        return np.rint(((points - place) @ to_screen.T + centre - 0.5) * _FINE).astype(np.int32)
 
-    picture = _ground(place, turn, centre, (width, height), zoom, reach)
+    picture = _ground(place, to_screen, centre, (width, height), zoom, reach)
     if np.abs(place).max() + reach > PLAYFIELD:
         picture = _with_void(picture, screen)
     _draw_road(picture, track, screen, place, reach, zoom, painted)
@@ -117,7 +117,7 @@ def render_view(
         offset = car_position(cars[other]) - place
         if np.hypot(*offset) < reach + _CAR_REACH:
             rgb = CAR_RGB[other % len(CAR_RGB)]
-            pixel = offset @ turn.T + centre
+            pixel = offset @ to_screen.T + centre
             _draw_car(picture, pixel, zoom, cars[other], wheels[other], rgb, float(car["angle"]))
     return picture
 
@@ -208,15 +208,15 @@ def _grass(density: float, side: float) -> tuple[np.ndarray, float]:
     return np.tile(rgba, (count, count, 1)), period / (2 * GRASS_SIZE)
 
 
-def _ground(place, turn, centre, size, zoom, reach) -> np.ndarray:
+def _ground(place, to_screen, centre, size, zoom, reach) -> np.ndarray:
     import cv2
 
     period = 2 * GRASS_SIZE
     texture, density = _grass(min(zoom, 12.0), math.ceil(2 * reach / period + 1) * period)
     # World place of the texture's first corner, beyond all that is visible.
     corner = np.floor((place - reach) / period) * period
-    shift = (corner + 0.5 / density - place) @ turn.T + centre - 0.5
-    affine = np.column_stack([turn / density, shift])
+    shift = (corner + 0.5 / density - place) @ to_screen.T + centre - 0.5
+    affine = np.column_stack([to_screen / density, shift])
     rgba = cv2.warpAffine(texture, affine, size, flags=cv2.INTER_LINEAR)
     return cv2.cvtColor(rgba, cv2.COLOR_RGBA2RGB)
 
@@ -249,8 +249,8 @@ def _draw_road(picture, track, screen, place, reach, zoom, painted) -> None:
     # Filled without antialiasing, which would leave seams; the edge lines cover the jagged rim.
     shades = [tuple(c + SHADE_STEP * shade for c in ROAD_RGB) for shade in range(3)]
     for tile, quad in zip(visible, tiles, strict=True):
-        driven = painted is not None and painted[tile]
-        rgb = DRIVEN_RGB if driven else shades[track.shade[tile]]
+        visited = painted is not None and painted[tile]
+        rgb = DRIVEN_RGB if visited else shades[track.shade[tile]]
         cv2.fillConvexPoly(picture, quad, rgb, cv2.LINE_8, _SHIFT)
     for stone in np.flatnonzero(near[track.kerb_tile]):
         rgb = KERB_WHITE_RGB if track.kerb_white[stone] else KERB_RED_RGB
@@ -299,27 +299,27 @@ def _draw_car(picture, pixel, zoom, car, wheels, rgb, camera_angle) -> None:
     def fill(points: np.ndarray, colour: Sequence[int]) -> None:
         cv2.fillPoly(patch, [place(points)], colour, cv2.LINE_AA, _SHIFT)
 
-    def on_wheel(k: int, box: np.ndarray) -> np.ndarray:
-        return box @ _rotation(float(car["steer"]) if k < 2 else 0.0).T + WHEEL_XY[k]
+    def on_wheel(wheel: int, box: np.ndarray) -> np.ndarray:
+        return box @ _rotation(float(car["steer"]) if wheel < 2 else 0.0).T + WHEEL_XY[wheel]
 
     tyre = _box(0.0, WHEEL_HALF_WIDTH, WHEEL_RADIUS)
     sun = scale * (_rotation(-camera_angle) @ _SHADOW) * (1, -1)
     shade = np.zeros(patch.shape[:2], np.uint8)
-    for polygon in (*HULL, *(on_wheel(k, tyre) for k in range(4))):
+    for polygon in (*HULL, *(on_wheel(wheel, tyre) for wheel in range(4))):
         cv2.fillPoly(shade, [place(polygon, sun)], 110, cv2.LINE_AA, _SHIFT)
     shade = cv2.bitwise_not(cv2.GaussianBlur(shade, (0, 0), 0.12 * scale))
     patch = cv2.multiply(patch, cv2.merge([shade] * 3), scale=1 / 255)
 
-    for k in (0, 2):
-        fill(_box(WHEEL_XY[k, 1], -WHEEL_XY[k, 0], 0.07), ARM_RGB)
-    for k in range(4):
-        fill(on_wheel(k, tyre), TYRE_RGB)
-        fill(on_wheel(k, tyre * (0.55, 0.9)), TREAD_RGB)
-        phase = float(wheels[k]["phase"])
+    for wheel in (0, 2):
+        fill(_box(WHEEL_XY[wheel, 1], -WHEEL_XY[wheel, 0], 0.07), ARM_RGB)
+    for wheel in range(4):
+        fill(on_wheel(wheel, tyre), TYRE_RGB)
+        fill(on_wheel(wheel, tyre * (0.55, 0.9)), TREAD_RGB)
+        phase = float(wheels[wheel]["phase"])
         if math.sin(phase) > 0:  # a mark on the tread shows the wheel turning
             ends = WHEEL_RADIUS * math.cos(phase + 0.55), WHEEL_RADIUS * math.cos(phase - 0.55)
             mark = _box(sum(ends) / 2, 0.8 * WHEEL_HALF_WIDTH, abs(ends[1] - ends[0]) / 2)
-            fill(on_wheel(k, mark), MARK_RGB)
+            fill(on_wheel(wheel, mark), MARK_RGB)
     for polygon in (HULL[0], HULL[3]):
         fill(polygon, _mixed(rgb, 0, 0.25))
     for polygon in HULL[1:3]:

@@ -23,14 +23,14 @@ def _box_touches(planes, quad, x, y, fx, fy, half_width, half_length):
 
     planes: (4, 3) outward normals and offsets of the quad's edges; (fx, fy) the box's long axis.
     """
-    for k in range(4):
-        nx, ny = planes[k, 0], planes[k, 1]
+    for edge in range(4):
+        nx, ny = planes[edge, 0], planes[edge, 1]
         reach = half_length * abs(nx * fx + ny * fy) + half_width * abs(nx * fy - ny * fx)
-        if nx * x + ny * y - planes[k, 2] - reach > TOUCH:
+        if nx * x + ny * y - planes[edge, 2] - reach > TOUCH:
             return False
     low_f, high_f, low_s, high_s = 1e9, -1e9, 1e9, -1e9
-    for k in range(4):
-        dx, dy = quad[k, 0] - x, quad[k, 1] - y
+    for edge in range(4):
+        dx, dy = quad[edge, 0] - x, quad[edge, 1] - y
         along = dx * fx + dy * fy
         across = dx * fy - dy * fx
         low_f, high_f = min(low_f, along), max(high_f, along)
@@ -55,8 +55,8 @@ def touch(car, wheels, track, visited, contacted, fresh):
     """
     sin, cos = math.sin(car.angle), math.cos(car.angle)
     x, y = car.com_x + sin * COM_Y, car.com_y - cos * COM_Y
-    for k in range(4):
-        wheels[k].on_road = 0
+    for index in range(4):
+        wheels[index].on_road = 0
     column = int(math.floor(x / GRID_CELL)) + GRID_HALF
     row = int(math.floor(y / GRID_CELL)) + GRID_HALF
     if column < 0 or row < 0 or column >= 2 * GRID_HALF or row >= 2 * GRID_HALF:
@@ -72,13 +72,13 @@ def touch(car, wheels, track, visited, contacted, fresh):
             continue
         planes, quad = track.tile_planes[tile], track.tiles[tile]
         wheel_on = False
-        for k in range(4):
-            wheel = wheels[k]
+        for index in range(4):
+            wheel = wheels[index]
             if wheel.on_road and visited[tile] and (touched >= 0):
                 continue
-            wx = x + cos * WHEEL_XY[k, 0] - sin * WHEEL_XY[k, 1]
-            wy = y + sin * WHEEL_XY[k, 0] + cos * WHEEL_XY[k, 1]
-            fx, fy = (front_x, front_y) if k < 2 else (-sin, cos)
+            wx = x + cos * WHEEL_XY[index, 0] - sin * WHEEL_XY[index, 1]
+            wy = y + sin * WHEEL_XY[index, 0] + cos * WHEEL_XY[index, 1]
+            fx, fy = (front_x, front_y) if index < 2 else (-sin, cos)
             if _box_touches(planes, quad, wx, wy, fx, fy, WHEEL_HALF_WIDTH, WHEEL_RADIUS):
                 wheel.on_road = 1
                 wheel_on = True

@@ -159,8 +159,8 @@ def roll(car, wheels, speed):
     """Let a placed car roll straight ahead, all wheels turning with it."""
     car.vx, car.vy = -speed * math.sin(car.angle), speed * math.cos(car.angle)
     car.speed = speed
-    for k in range(4):
-        wheels[k].omega = speed / WHEEL_RADIUS
+    for index in range(4):
+        wheels[index].omega = speed / WHEEL_RADIUS
 
 
 @kernel(counted=False)
@@ -183,13 +183,13 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
     front_x, front_y = -math.sin(front), math.cos(front)
     rear_x, rear_y = -math.sin(rear), math.cos(rear)
     force_x, force_y, torque = 0.0, 0.0, 0.0
-    for k in range(4):
-        wheel = wheels[k]
-        arm_x = WHEEL_XY[k, 0]
-        arm_y = WHEEL_XY[k, 1] - COM_Y
+    for index in range(4):
+        wheel = wheels[index]
+        arm_x = WHEEL_XY[index, 0]
+        arm_y = WHEEL_XY[index, 1] - COM_Y
         rx = cos * arm_x - sin * arm_y
         ry = sin * arm_x + cos * arm_y
-        fx, fy = (front_x, front_y) if k < 2 else (rear_x, rear_y)
+        fx, fy = (front_x, front_y) if index < 2 else (rear_x, rear_y)
         vx = car.vx - car.yaw_rate * (sin_before * arm_x + cos_before * arm_y)
         vy = car.vy + car.yaw_rate * (cos_before * arm_x - sin_before * arm_y)
         forward = fx * vx + fy * vy
@@ -197,7 +197,7 @@ def drive(car, wheels, steer, gas, brake, road_grip, grass_grip):
         limit = FRICTION_LIMIT * (road_grip if wheel.on_road else grass_grip)
 
         omega = wheel.omega
-        if k >= 2:
+        if index >= 2:
             omega += DT * ENGINE_POWER * car.gas / WHEEL_INERTIA / (abs(omega) + 5.0)
         if brake >= 0.9:
             omega = 0.0

@@ -77,10 +77,10 @@ def edge_planes(tiles: np.ndarray) -> np.ndarray:
 
 def write_addresses(arrays: dict[str, np.ndarray], handle: np.ndarray) -> dict[str, np.ndarray]:
     """Write the addresses of arrays into a handle; returns them C-contiguous, to be kept alive."""
-    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    for name, array in kept.items():
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    for name, array in contiguous.items():
         handle[name] = array.ctypes.data
-    return kept
+    return contiguous
 
 
 class KernelTrack:

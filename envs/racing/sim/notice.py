@@ -27,7 +27,7 @@ class CompileNotice(event.Listener):
         self._count = 0
         self._seconds = 0.0
         self._began = 0.0
-        self._told = False
+        self._printed = False
         self._finished = threading.Event()
         event.register("numba:compile", self)
 
@@ -44,7 +44,7 @@ class CompileNotice(event.Listener):
             self._finished = threading.Event()
             patience = PATIENCE - self._seconds
             if patience <= 0:
-                self._tell()
+                self._print_once()
             arguments = (self._finished, max(0.0, patience))
             threading.Thread(target=self._report, args=arguments, daemon=True).start()
         self._depth += 1
@@ -59,9 +59,9 @@ class CompileNotice(event.Listener):
             self._seconds += time.monotonic() - self._began
             self._finished.set()
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+    def _print_once(self) -> None:
+        if not self._printed:
+            self._printed = True
             often = "in every process" if self._remedy else "once after each change of its code"
             text = f"racing: compiling the engine, about half a minute, {often}{self._remedy}"
             print(text, file=sys.stderr, flush=True)
@@ -69,7 +69,7 @@ class CompileNotice(event.Listener):
     def _report(self, finished: threading.Event, patience: float) -> None:
         if finished.wait(patience):
             return
-        self._tell()
+        self._print_once()
         terminal = sys.stderr.isatty()
         while terminal and not finished.wait(1.0):
             seconds = self._seconds + time.monotonic() - self._began

@@ -33,14 +33,14 @@ class TrackPool(Generic[T]):
         """The track of a key; built here unless it is ready or under way."""
         with self._lock:
             future = self._tracks.get(key)
-            mine = future is None or (not future.running() and future.cancel())
-            if mine:
+            builds_here = future is None or (not future.running() and future.cancel())
+            if builds_here:
                 future = self._tracks[key] = Future()
                 future.set_running_or_notify_cancel()  # others wait for it and cannot cancel it
             self._tracks.move_to_end(key)
             while len(self._tracks) > self._capacity:
                 self._tracks.popitem(last=False)
-        if mine:
+        if builds_here:
             try:
                 future.set_result(self._build(key))
             except BaseException as error:

@@ -90,8 +90,8 @@ def _base_polygon(rng: np.random.Generator, family: _Family) -> np.ndarray:
     radius = 1 + rng.uniform(-family.spread, family.spread, n)
     polygon = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     polygon[:, 1] *= rng.uniform(0.6, 1.0)
-    turn = rng.uniform(0, 2 * math.pi)
-    sin, cos = math.sin(turn), math.cos(turn)
+    rotation = rng.uniform(0, 2 * math.pi)
+    sin, cos = math.sin(rotation), math.cos(rotation)
     return polygon @ np.array([[cos, sin], [-sin, cos]])
 
 
@@ -129,10 +129,10 @@ def _rounded(rng: np.random.Generator, polygon: np.ndarray, family: _Family) -> 
     length = np.linalg.norm(edge, axis=1)
     out = edge / length[:, None]
     into = np.roll(out, 1, 0)
-    turn = np.arctan2(into[:, 0] * out[:, 1] - into[:, 1] * out[:, 0], (into * out).sum(1))
-    if np.abs(turn).max() > 2.75:
+    corner_angle = np.arctan2(into[:, 0] * out[:, 1] - into[:, 1] * out[:, 0], (into * out).sum(1))
+    if np.abs(corner_angle).max() > 2.75:
         return None
-    tangent = np.tan(np.abs(turn) / 2)
+    tangent = np.tan(np.abs(corner_angle) / 2)
     low, high = family.radius
     radius = low * (high / low) ** rng.random(len(polygon))
     radius = np.maximum(radius, family.sweep / np.maximum(tangent, 1e-9))
@@ -145,9 +145,9 @@ def _rounded(rng: np.random.Generator, polygon: np.ndarray, family: _Family) -> 
     pieces = []
     for i in range(len(polygon)):
         begin = polygon[i] - reach[i] * into[i]
-        bend = abs(turn[i])
+        bend = abs(corner_angle[i])
         r = reach[i] / max(tangent[i], 1e-9)
-        left = np.array([-into[i, 1], into[i, 0]]) * math.copysign(1.0, turn[i])
+        left = np.array([-into[i, 1], into[i, 0]]) * math.copysign(1.0, corner_angle[i])
         phi = np.arange(max(1, round(r * bend / FINE_STEP))) / max(1, round(r * bend / FINE_STEP))
         phi = phi[:, None] * bend
         pieces.append(begin + r * np.sin(phi) * into[i] + r * (1 - np.cos(phi)) * left)
@@ -164,7 +164,7 @@ def _resampled(curve: np.ndarray, step: float) -> tuple[np.ndarray, float]:
     arc = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(closed, axis=0), axis=1))])
     n = round(arc[-1] / step)
     at = np.arange(n) * arc[-1] / n
-    return np.column_stack([np.interp(at, arc, closed[:, k]) for k in (0, 1)]), float(arc[-1])
+    return np.column_stack([np.interp(at, arc, closed[:, axis]) for axis in (0, 1)]), float(arc[-1])
 
 
 def _turns(curve: np.ndarray) -> np.ndarray:
@@ -194,12 +194,12 @@ def _attempt(rng: np.random.Generator, family: _Family) -> np.ndarray | None:
     polygon = _base_polygon(rng, family)
     around = np.linalg.norm(np.roll(polygon, -1, 0) - polygon, axis=1).sum()
     polygon *= rng.uniform(*family.length) / around
-    wanted = int(rng.integers(family.features[0], family.features[1] + 1))
-    for _ in range(4 * wanted):
+    missing = int(rng.integers(family.features[0], family.features[1] + 1))
+    for _ in range(4 * missing):
         longer = _cut(rng, polygon, family)
         if longer is not None:
-            polygon, wanted = longer, wanted - 1
-        if wanted == 0:
+            polygon, missing = longer, missing - 1
+        if missing == 0:
             break
     curve = _rounded(rng, polygon, family)
     if curve is None:

@@ -55,8 +55,8 @@ def sample(centreline, count, length, s):
     t = at - j
     if j < 0 or j >= count:  # a whole division costs more than the rest of this function
         j %= count
-    k = j + 1 if j + 1 < count else 0
-    a, b = centreline[j], centreline[k]
+    following = j + 1 if j + 1 < count else 0
+    a, b = centreline[j], centreline[following]
     t2, t3 = t * t, t * t * t
     h1, h2 = 3 * t2 - 2 * t3, t3 - 2 * t2 + t
     h3 = t3 - t2

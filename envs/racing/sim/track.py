@@ -194,14 +194,14 @@ def _kerbs_along(beta):
     kerb = np.zeros(n, np.bool_)
     for i in range(n):
         sharp, side = True, 0.0
-        for k in range(KERB_MIN_COUNT):
-            bend = beta[(i - k) % n] - beta[(i - k - 1) % n]
+        for back in range(KERB_MIN_COUNT):
+            bend = beta[(i - back) % n] - beta[(i - back - 1) % n]
             sharp = sharp and abs(bend) > TURN_RATE * 0.2
             side += np.sign(bend)
         kerb[i] = sharp and abs(side) == KERB_MIN_COUNT
     for i in range(n):  # in place and ascending, as the reference spreads them
-        for k in range(KERB_MIN_COUNT):
-            kerb[(i - k) % n] = kerb[(i - k) % n] or kerb[i]
+        for back in range(KERB_MIN_COUNT):
+            kerb[(i - back) % n] = kerb[(i - back) % n] or kerb[i]
     return kerb
 
 

@@ -60,9 +60,9 @@ class TestSquashedGaussian:
         assert distribution.squash(torch.full((3,), -50.0)).tolist() == LOW.tolist()
 
     def test_mode_is_the_squashed_mean(self):
-        wanted = torch.tensor([0.1, 0.4, 0.05])
-        mean = SquashedGaussian(LOW, LOW, LOW, HIGH).unsquash(wanted)
-        torch.testing.assert_close(SquashedGaussian(mean, mean, LOW, HIGH).mode(), wanted)
+        action = torch.tensor([0.1, 0.4, 0.05])
+        mean = SquashedGaussian(LOW, LOW, LOW, HIGH).unsquash(action)
+        torch.testing.assert_close(SquashedGaussian(mean, mean, LOW, HIGH).mode(), action)
 
     def test_entropy_and_its_gradient_agree_with_integration(self):
         def integral(log_std: float) -> float:

@@ -41,7 +41,7 @@ def carry(n, offset=0):
 
 def same(one, two):
     one, two = state_dict(one), state_dict(two)
-    return one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one)
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
 def test_a_carry_is_indexed_and_put_back_by_cars():
@@ -52,8 +52,8 @@ def test_a_carry_is_indexed_and_put_back_by_cars():
     mask = np.array([True, False, True, False, True])
     assert same(index(new, mask), index(whole, mask))
     assert type(new) is Record and type(new.pair) is Pair and new.nothing is None
-    taken = index(whole, [0])
-    taken.pair.a[:] = 7
+    first = index(whole, [0])
+    first.pair.a[:] = 7
     assert whole.pair.a[0] == 0  # a copy
     assert index(None, rows) is None and put(None, rows, None) is None
 

@@ -56,10 +56,12 @@ class TestGae:
         for n in range(shape[1]):
             for t in range(shape[0]):
                 expected, weight = 0.0, 1.0
-                for k in range(t, shape[0]):
-                    bootstrap = 0.0 if terminated[k, n] else gamma * following[k, n].item()
-                    expected += weight * (reward[k, n].item() + bootstrap - value[k, n].item())
-                    if done[k, n]:
+                for step in range(t, shape[0]):
+                    bootstrap = 0.0 if terminated[step, n] else gamma * following[step, n].item()
+                    expected += weight * (
+                        reward[step, n].item() + bootstrap - value[step, n].item()
+                    )
+                    if done[step, n]:
                         break
                     weight *= gamma * lam
                 assert result[t, n].item() == pytest.approx(expected, abs=1e-12)
@@ -76,15 +78,17 @@ def test_lambda_returns_are_the_papers_mixture_of_n_step_returns():
     """R = (1 - lam) sum lam^(n-1) R_n + lam^(H-1) R_H, with R_n by a plain loop."""
     generator = torch.Generator().manual_seed(0)
     horizon, gamma, lam = 5, 0.97, 0.8
-    reward, value, going = torch.rand(3, horizon, 2, generator=generator, dtype=torch.float64)
-    computed = lambda_returns(reward, value, going, gamma, lam)
+    reward, value, continue_prob = torch.rand(
+        3, horizon, 2, generator=generator, dtype=torch.float64
+    )
+    computed = lambda_returns(reward, value, continue_prob, gamma, lam)
     for t in range(horizon):
         n_step = []
         for n in range(1, horizon - t + 1):
             total, discount = torch.zeros(2, dtype=torch.float64), torch.ones(2).double()
-            for k in range(t, t + n):
-                total = total + discount * reward[k]
-                discount = discount * gamma * going[k]
+            for step in range(t, t + n):
+                total = total + discount * reward[step]
+                discount = discount * gamma * continue_prob[step]
             n_step.append(total + discount * value[t + n - 1])
         steps = len(n_step)
         mixed = sum((1 - lam) * lam ** (n - 1) * n_step[n - 1] for n in range(1, steps))

@@ -59,7 +59,7 @@ class TestReturnScaler:
         other = RunningMoments()
         other.update(torch.tensor([100.0, -100.0]))
         none, all_ = torch.zeros(8, 2, dtype=torch.bool), torch.ones(8, 2, dtype=torch.bool)
-        scaler = ReturnScaler(2, 0.9, gather=lambda own: [own, other])
+        scaler = ReturnScaler(2, 0.9, gather=lambda moments: [moments, other])
         scaler.update(reward, none, all_)
         assert scaler.moments.count == 18
         assert scaler.moments.std > 30

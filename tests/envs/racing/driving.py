@@ -63,20 +63,20 @@ def at(track, s, lateral=0.0):
     line, length = track.centreline, track.length
     arc = np.arange(len(line) + 1) * length / len(line)
     s = np.mod(s, length)
-    x, y, tx, ty = (np.interp(s, arc, np.r_[line[:, k], line[0, k]]) for k in range(4))
+    x, y, tx, ty = (
+        np.interp(s, arc, np.r_[line[:, column], line[0, column]]) for column in range(4)
+    )
     norm = np.hypot(tx, ty)
     tx, ty = tx / norm, ty / norm
     return x - ty * lateral, y + tx * lateral, np.arctan2(-tx, ty)
 
 
-def put_at(
-    engine: Engine, s: float, lateral: float = 0.0, *, world=0, agent=0, speed=0.0, turn=0.0
-):
+def put_at(engine: Engine, s: float, lateral: float = 0.0, *, world=0, agent=0, speed=0.0, yaw=0.0):
     """Place a car at an arc position, turned by `turn` (rad) against the road's direction, with its
     progress counted from there."""
     track = engine.tracks[world].track
     x, y, angle = at(track, s, lateral)
-    place(engine, x, y, angle + turn, world=world, agent=agent, speed=speed)
+    place(engine, x, y, angle + yaw, world=world, agent=agent, speed=speed)
     car = engine.cars[world, agent]
     car["s"], car["lateral"] = s % track.length, lateral
 
@@ -96,7 +96,7 @@ def carry(engine: Engine, xs, ys) -> np.ndarray:
     gains = np.empty(len(xs))
     x, y = float(xs[0]), float(ys[0])
     angle = float(engine.cars["angle"][0, 0])
-    for k, (next_x, next_y) in enumerate(zip(xs, ys, strict=True)):
+    for index, (next_x, next_y) in enumerate(zip(xs, ys, strict=True)):
         dx, dy = float(next_x) - x, float(next_y) - y
         distance = math.hypot(dx, dy)
         if 0 < distance < MAX_SPEED * DT:
@@ -106,7 +106,7 @@ def carry(engine: Engine, xs, ys) -> np.ndarray:
             place(engine, float(next_x), float(next_y), angle)
         engine.step(action)
         x, y = float(next_x), float(next_y)
-        gains[k] = engine.cars["arc_delta"][0, 0]
+        gains[index] = engine.cars["arc_delta"][0, 0]
     return gains
 
 

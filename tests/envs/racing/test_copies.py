@@ -39,9 +39,9 @@ def test_a_copy_in_mid_episode_continues_bit_by_bit(kind, copied):
         step(env)
     twin = copied(env)
     for _ in range(4 if kind in ("single", "parallel") else 14):
-        ours, theirs = step(env), step(twin)
-        ours, theirs = pickle.dumps(ours[:-1]), pickle.dumps(theirs[:-1])
-        assert ours == theirs
+        result, twin_result = step(env), step(twin)
+        result, twin_result = pickle.dumps(result[:-1]), pickle.dumps(twin_result[:-1])
+        assert result == twin_result
     assert str(step(env) if kind == "parallel" else env.reset()[1]) == str(
         step(twin) if kind == "parallel" else twin.reset()[1]
     )
@@ -68,8 +68,8 @@ def test_gymnasiums_processes_drive_it():
     twin = gymnasium.vector.SyncVectorEnv([make, make])
     np.testing.assert_array_equal(env.reset(seed=1)[0], twin.reset(seed=1)[0])
     for _ in range(5):
-        ours, theirs = env.step(np.stack([GAS] * 2)), twin.step(np.stack([GAS] * 2))
-        for a, b in zip(ours[:-1], theirs[:-1], strict=True):
+        result, twin_result = env.step(np.stack([GAS] * 2)), twin.step(np.stack([GAS] * 2))
+        for a, b in zip(result[:-1], twin_result[:-1], strict=True):
             np.testing.assert_array_equal(a, b)
     env.close()
     twin.close()

@@ -71,17 +71,17 @@ def test_a_rollout_of_any_kind_is_the_same_for_any_threads_and_batch(options):
 
 def lively(env: RacingVectorEnv, steps: int, first: int = 0) -> list[np.ndarray]:
     """Everything that some steps return, as arrays."""
-    kept = []
+    outputs = []
     for t in range(first, first + steps):
         action = np.stack([actions_of(w, first + steps)[t] for w in range(env.num_envs)])
         observation, reward, terminated, truncated, info = env.step(action)
-        kept += [observation.copy(), reward, terminated, truncated, info["active"]]
-        kept += [info[name] for name in TELEMETRY]
-        kept += list(info["reward_terms"].values())
+        outputs += [observation.copy(), reward, terminated, truncated, info["active"]]
+        outputs += [info[name] for name in TELEMETRY]
+        outputs += list(info["reward_terms"].values())
         if "episode_statistics" in info:
-            kept += [info["_episode_statistics"], *info["episode_statistics"].values()]
-            kept += [frame for frame in info["final_obs"] if frame is not None]
-    return kept
+            outputs += [info["_episode_statistics"], *info["episode_statistics"].values()]
+            outputs += [frame for frame in info["final_obs"] if frame is not None]
+    return outputs
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,6 @@ def test_any_snapshot_continues_alike(before, after, seed):
         shown = [np.copy(env.step(action)[0]) for action in actions[before:]]
         runs.append((np.stack(shown), env.engine.cars.copy(), env.engine.wheels.copy()))
     assert np.array_equal(runs[0][0], runs[1][0])
-    for k in (1, 2):
-        for name in runs[0][k].dtype.names:
-            assert np.array_equal(runs[0][k][name], runs[1][k][name]), name
+    for kind in (1, 2):
+        for name in runs[0][kind].dtype.names:
+            assert np.array_equal(runs[0][kind][name], runs[1][kind][name]), name

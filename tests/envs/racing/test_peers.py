@@ -95,20 +95,24 @@ def test_make_and_make_vec_take_the_same_options_and_behave_alike():
     vector = gymnasium.make_vec(IDS[1], num_envs=3, **OPTIONS)
     frames, infos = vector.reset(seed=5)
     singles = [gymnasium.make(IDS[1], **OPTIONS) for _ in range(3)]
-    for k, env in enumerate(singles):
-        frame, info = env.reset(seed=5 + k)
-        np.testing.assert_array_equal(frames[k], frame)
-        assert infos["track_seed"][k] == info["track_seed"] == 5 + k
+    for index, env in enumerate(singles):
+        frame, info = env.reset(seed=5 + index)
+        np.testing.assert_array_equal(frames[index], frame)
+        assert infos["track_seed"][index] == info["track_seed"] == 5 + index
     for step in range(1, 5):
         frames, rewards, terminated, truncated, infos = vector.step(np.stack([GAS] * 3))
-        seen = frames if step < 4 else infos["final_obs"]
+        current = frames if step < 4 else infos["final_obs"]
         pictures = None if step == 4 else vector.render()
-        for k, env in enumerate(singles):
+        for index, env in enumerate(singles):
             frame, reward, end, cut, _ = env.step(GAS)
-            np.testing.assert_array_equal(seen[k], frame)
-            assert (rewards[k], terminated[k], truncated[k]) == (np.float32(reward), end, cut)
+            np.testing.assert_array_equal(current[index], frame)
+            assert (rewards[index], terminated[index], truncated[index]) == (
+                np.float32(reward),
+                end,
+                cut,
+            )
             if pictures is not None:
-                np.testing.assert_array_equal(pictures[k], env.render())
+                np.testing.assert_array_equal(pictures[index], env.render())
         assert truncated.all() == (step == 4)
     for env in (vector, *singles):
         env.close()

@@ -94,10 +94,10 @@ def test_a_list_of_seeds_is_that_many_single_environments():
     env, reset = several(direction="both")
     rows = [reset(seeds)] + [reset() for _ in range(3)]
     directions = [track.track.direction for track in env.engine.tracks]
-    for k, seed in enumerate(seeds):
+    for index, seed in enumerate(seeds):
         alone, reset_alone = single(direction="both")
         tracks = reset_alone(seed) + [reset_alone()[0] for _ in range(3)]
-        assert tracks == [row[k] for row in rows]
-        assert alone._vector.engine.tracks[0].track.direction == directions[k]
+        assert tracks == [row[index] for row in rows]
+        assert alone._vector.engine.tracks[0].track.direction == directions[index]
         alone.close()
     env.close()

@@ -123,7 +123,7 @@ def test_pettingzoos_checker_passes():
 def test_a_car_sees_the_one_ahead():
     env = RacingParallelEnv(2)
     frames, infos = env.reset(seed=4)
-    ahead = np.array([infos["car_0"][k] - infos["car_1"][k] for k in ("x", "y")])
+    ahead = np.array([infos["car_0"][name] - infos["car_1"][name] for name in ("x", "y")])
     heading = infos["car_1"]["heading"]
     right = ahead @ (np.cos(heading), np.sin(heading))
     up = ahead @ (-np.sin(heading), np.cos(heading))

@@ -78,9 +78,9 @@ def test_the_info_of_a_step_is_kept_by_the_next(make):
     env = make()
     env.reset()
     first = env.step(GAS)[4]
-    kept = {name: first[name].copy() for name in TELEMETRY}
+    copies = {name: first[name].copy() for name in TELEMETRY}
     env.step(GAS)
-    assert all(np.array_equal(first[name], kept[name]) for name in TELEMETRY)
+    assert all(np.array_equal(first[name], copies[name]) for name in TELEMETRY)
 
 
 def test_same_step_autoreset(make):
@@ -126,9 +126,9 @@ def test_same_step_autoreset(make):
         info["episode_statistics"]["lap_time"][1]
     )
     # What was handed out survives the next step.
-    kept = info["final_obs"][1].copy()
+    copy = info["final_obs"][1].copy()
     env.step(GAS)
-    assert np.array_equal(info["final_obs"][1], kept)
+    assert np.array_equal(info["final_obs"][1], copy)
 
 
 def test_truncation_is_not_termination(make):
@@ -255,7 +255,7 @@ def test_an_int_seed_names_tracks_and_later_draws(make):
 
 
 def test_explicit_track_seeds_are_driven_in_order(make):
-    seeds = [TRAIN + k for k in (5, 3, 9, 1, 7)]
+    seeds = [TRAIN + offset for offset in (5, 3, 9, 1, 7)]
     drawn = track_seeds(make(2, EnvConfig(max_ticks=1), track_seeds=seeds), 4)
     assert drawn.ravel().tolist() == [*seeds, *seeds[:3]]
 

@@ -54,96 +54,98 @@ def drive(env):
             is_first = terminated | truncated
             rows.append([*(info[key] for key in TELEMETRY), *action.T])
         names = (*TELEMETRY, "steering", "gas", "brake")
-        found = dict(zip(names, np.array(rows).transpose(1, 0, 2), strict=True))
-        found["bend"] = np.abs(found["corner_angle"]) > BEND
-        known[name, seed] = found
-        return found
+        recording = dict(zip(names, np.array(rows).transpose(1, 0, 2), strict=True))
+        recording["bend"] = np.abs(recording["corner_angle"]) > BEND
+        known[name, seed] = recording
+        return recording
 
     return run
 
 
-def off(found: dict[str, np.ndarray]) -> float:
+def off(recording: dict[str, np.ndarray]) -> float:
     """Share of ticks with all wheels off the road."""
-    return np.mean(found["off_track"] == 1.0)
+    return np.mean(recording["off_track"] == 1.0)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_gets_round_and_stays_on_the_road_unless_it_means_to(drive, name):
-    found = drive(name)
-    assert found["progress"][-1].min() > 0.25
-    assert np.abs(found["lateral_offset"]).max() < 40
+    recording = drive(name)
+    assert recording["progress"][-1].min() > 0.25
+    assert np.abs(recording["lateral_offset"]).max() < 40
     if name != "off_track_recovery":
-        assert off(found) < 0.05
+        assert off(recording) < 0.05
 
 
 def test_sustained_turn_holds_its_speed_in_bends(drive):
-    found = drive("sustained_turn")
+    recording = drive("sustained_turn")
     cruising = np.arange(TICKS)[:, None] > 100
-    bend, straight = found["speed"][found["bend"] & cruising], found["speed"][~found["bend"]]
+    speed = recording["speed"]
+    bend, straight = speed[recording["bend"] & cruising], speed[~recording["bend"]]
     assert bend.mean() > 38 and bend.mean() > 0.95 * straight.mean()
     assert bend.std() < 0.12 * bend.mean()
 
 
 def test_turn_exit_accelerates_out_of_bends(drive):
-    found = drive("turn_exit")
-    bend = np.abs(found["corner_angle"])
-    sharpest = np.max([np.roll(bend, k, 0) for k in range(40)], 0)  # of the last 0.8 s
+    recording = drive("turn_exit")
+    bend = np.abs(recording["corner_angle"])
+    sharpest = np.max([np.roll(bend, shift, 0) for shift in range(40)], 0)  # of the last 0.8 s
     valid = (np.arange(TICKS)[:, None] > 60) & (np.arange(TICKS)[:, None] < TICKS - 25)
     opening = valid & (sharpest > 0.5) & (bend < 0.6 * sharpest)
     inside = valid & (bend > 0.5) & ~opening
-    gain = np.roll(found["speed"], -25, 0) - found["speed"]  # in the next half second
+    gain = np.roll(recording["speed"], -25, 0) - recording["speed"]  # in the next half second
     assert gain[opening].mean() > 3.0 > 1.0 > gain[inside].mean()
-    assert found["gas"][opening].mean() > 0.2 > 0.1 > found["gas"][inside].mean()
+    assert recording["gas"][opening].mean() > 0.2 > 0.1 > recording["gas"][inside].mean()
 
 
 def test_steering_reversal_turns_the_wheels_left_and_right(drive):
-    def reversals(found):
-        turned = [steer[np.abs(steer) > 0.08] for steer in found["steer"].T]
+    def reversals(recording):
+        turned = [steer[np.abs(steer) > 0.08] for steer in recording["steer"].T]
         return np.mean([np.sum(np.diff(np.sign(steer)) != 0) for steer in turned])
 
-    found, calm = drive("steering_reversal"), drive("near_edge")
-    straight = ~found["bend"]
-    swing = np.abs(found["lateral_offset"][straight])
+    recording, calm = drive("steering_reversal"), drive("near_edge")
+    straight = ~recording["bend"]
+    swing = np.abs(recording["lateral_offset"][straight])
     assert 0.25 * HALF_WIDTH < swing.mean() < HALF_WIDTH
-    crossings = np.sum(np.diff(np.sign(found["lateral_offset"]), axis=0) != 0, 0)
+    crossings = np.sum(np.diff(np.sign(recording["lateral_offset"]), axis=0) != 0, 0)
     seconds = TICKS / 50
     assert crossings.min() > 0.7 * seconds  # a period of two seconds crosses once a second
     assert (
         crossings.mean()
         > 3 * np.sum(np.diff(np.sign(calm["lateral_offset"]), axis=0) != 0, 0).mean()
     )
-    assert reversals(found) > 15
+    assert reversals(recording) > 15
 
 
 def test_throttle_lift_lifts_at_the_entry_and_never_brakes(drive):
-    found = drive("throttle_lift")
-    assert found["brake"].max() == 0.0
-    bend = np.abs(found["corner_angle"])
+    recording = drive("throttle_lift")
+    assert recording["brake"].max() == 0.0
+    bend = np.abs(recording["corner_angle"])
     entries = np.argwhere((bend[:-1] <= 0.25) & (bend[1:] > 0.25))
     entries = [(t, car) for t, car in entries if 50 <= t < TICKS - 20]
-    fast = [(t, car) for t, car in entries if found["speed"][t, car] > 35]
+    fast = [(t, car) for t, car in entries if recording["speed"][t, car] > 35]
     assert len(fast) > 10
-    before = np.mean([found["gas"][t - 25 : t, car].mean() for t, car in fast])
-    after = np.mean([found["gas"][t + 2 : t + 12, car].mean() for t, car in fast])
+    before = np.mean([recording["gas"][t - 25 : t, car].mean() for t, car in fast])
+    after = np.mean([recording["gas"][t + 2 : t + 12, car].mean() for t, car in fast])
     assert before > 0.05 and after < 0.2 * before
-    slower = np.mean([found["speed"][t + 15, car] - found["speed"][t, car] for t, car in fast])
+    speed = recording["speed"]
+    slower = np.mean([speed[t + 15, car] - speed[t, car] for t, car in fast])
     assert slower < 0
 
 
 def test_brake_in_turn_brakes_where_it_steers(drive):
-    found = drive("brake_in_turn")
-    braking = found["brake"] > 0.05
-    assert braking[found["bend"]].mean() > 0.5 > 0.02 > braking[~found["bend"]].mean()
-    assert np.abs(found["yaw_rate"])[braking].mean() > 0.8
-    slower = np.roll(found["speed"], -10, 0) - found["speed"]
+    recording = drive("brake_in_turn")
+    braking = recording["brake"] > 0.05
+    assert braking[recording["bend"]].mean() > 0.5 > 0.02 > braking[~recording["bend"]].mean()
+    assert np.abs(recording["yaw_rate"])[braking].mean() > 0.8
+    slower = np.roll(recording["speed"], -10, 0) - recording["speed"]
     assert slower[:-10][braking[:-10]].mean() < -1.0
 
 
 def test_off_track_recovery_leaves_and_comes_back(drive):
-    found = drive("off_track_recovery")
-    assert 0.02 < off(found) < 0.5
+    recording = drive("off_track_recovery")
+    assert 0.02 < off(recording) < 0.5
     for car in range(CARS):
-        away = found["off_track"][:, car] == 1.0
+        away = recording["off_track"][:, car] == 1.0
         left = np.sum(~away[:-1] & away[1:])
         back = np.sum(away[:-1] & ~away[1:])
         assert left >= 2 and back >= left - 1
@@ -152,11 +154,11 @@ def test_off_track_recovery_leaves_and_comes_back(drive):
 
 
 def test_near_edge_drives_along_the_edge_of_the_road(drive):
-    found = drive("near_edge")
-    settled = np.abs(found["lateral_offset"][100:])
+    recording = drive("near_edge")
+    settled = np.abs(recording["lateral_offset"][100:])
     assert settled.mean() > 0.6 * HALF_WIDTH
-    assert np.mean(found["off_track"] <= 0.5) > 0.9
-    assert {-1.0, 1.0} <= set(np.sign(found["lateral_offset"][100:].mean(0)))
+    assert np.mean(recording["off_track"] <= 0.5) > 0.9
+    assert {-1.0, 1.0} <= set(np.sign(recording["lateral_offset"][100:].mean(0)))
 
 
 def test_the_same_seed_drives_the_same_and_another_does_not(drive):
@@ -193,16 +195,16 @@ def disturbed(policy, scale, cars, ticks):
 
 
 def test_noise_is_bounded_correlated_and_leaves_unused_pedals_alone():
-    seen = np.array(disturbed(Constant(gas=0.5, spec=TelemetrySpec()), 0.3, 500, 60))
-    assert seen.min() >= -1 and seen.max() <= 1 and not seen[..., 2].any()
-    steer = seen[30:, :, 0]
+    actions = np.array(disturbed(Constant(gas=0.5, spec=TelemetrySpec()), 0.3, 500, 60))
+    assert actions.min() >= -1 and actions.max() <= 1 and not actions[..., 2].any()
+    steer = actions[30:, :, 0]
     assert steer.std() == pytest.approx(0.3, rel=0.1)
     assert np.corrcoef(steer[:-1].ravel(), steer[1:].ravel())[0, 1] == pytest.approx(0.9, abs=0.03)
     assert (
         disturbed(Constant(gas=0.5, spec=TelemetrySpec()), 0.0, 2, 1)[0]
         == np.float32([0.0, 0.5, 0.0])
     ).all()
-    steps = seen / ActionNoise.step
+    steps = actions / ActionNoise.step
     assert np.array_equal(steps, np.round(steps))
 
 
@@ -210,7 +212,7 @@ def test_the_last_bits_of_an_action_do_not_reach_the_car():
     """They are the processor's own."""
     actions = np.random.default_rng(0).uniform(0, 1, (1000, 3))
     one, other = (
-        disturbed(Table(each), 0.1, 1000, 1)[0] for each in (actions, actions * (1 + 1e-13))
+        disturbed(Table(table), 0.1, 1000, 1)[0] for table in (actions, actions * (1 + 1e-13))
     )
     assert one.tobytes() == other.tobytes()
 

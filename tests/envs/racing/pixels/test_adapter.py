@@ -11,7 +11,7 @@ REPEAT = 4
 ACTIONS = [(0.0, 0.6, 0.0)] * 12 + [(-0.5, 0.3, 0.0)] * 10 + [(0.8, 0.1, 0.2)] * 10
 
 
-def driven(**options):
+def engine_frames(**options):
     """The observations of a fixed drive, copied, the reset's first."""
     config = EnvConfig(action_repeat=REPEAT, **options)
     env = RacingVectorEnv(1, config, split=None, track_seeds=[SEED], autoreset=False)
@@ -28,25 +28,25 @@ def adapted(adapter, frames):
 
 @pytest.fixture(scope="module")
 def frames():
-    return driven()
+    return engine_frames()
 
 
 @pytest.mark.parametrize("stack", [1, 2, 4])
 def test_rgb_stacks_equal_the_engines(frames, stack):
     spec = ObservationSpec(frame_stack=stack, action_repeat=REPEAT)
-    ours = adapted(FrameAdapter(spec), frames)
-    for observation, expected in zip(ours, driven(frame_stack=stack), strict=True):
+    adapted_frames = adapted(FrameAdapter(spec), frames)
+    for observation, expected in zip(adapted_frames, engine_frames(frame_stack=stack), strict=True):
         assert observation.dtype == np.uint8
         np.testing.assert_array_equal(observation, expected)
-    assert (ours[5] != ours[20]).any()
+    assert (adapted_frames[5] != adapted_frames[20]).any()
 
 
 def test_grey_stacks_equal_the_engines_up_to_rounding(frames):
     spec = ObservationSpec(grey=True, frame_stack=3, action_repeat=REPEAT)
-    ours = np.array(adapted(FrameAdapter(spec), frames)).astype(int)
-    engines = np.array(driven(grey=True, frame_stack=3)).astype(int)
-    assert ours.shape == engines.shape == (len(ACTIONS) + 1, *spec.shape)
-    difference = np.abs(ours - engines)
+    adapted_frames = np.array(adapted(FrameAdapter(spec), frames)).astype(int)
+    engines = np.array(engine_frames(grey=True, frame_stack=3)).astype(int)
+    assert adapted_frames.shape == engines.shape == (len(ACTIONS) + 1, *spec.shape)
+    difference = np.abs(adapted_frames - engines)
     # Where colours blend, and in the indicators, the engine works in grey from the start.
     assert difference.max() <= 3
     assert (difference > 0).mean() < 0.02
@@ -54,13 +54,13 @@ def test_grey_stacks_equal_the_engines_up_to_rounding(frames):
 
 def test_small_frames_are_close_to_the_engines(frames):
     spec = ObservationSpec(size=64, grey=True, action_repeat=REPEAT)
-    ours = np.array(adapted(FrameAdapter(spec), frames)).astype(int)
-    engines = np.array(driven(size=64, grey=True)).astype(int)
-    assert ours.shape == engines.shape
+    adapted_frames = np.array(adapted(FrameAdapter(spec), frames)).astype(int)
+    engines = np.array(engine_frames(size=64, grey=True)).astype(int)
+    assert adapted_frames.shape == engines.shape
     # Both are area averages, of 96 x 96 pixels here and of the finer texture there.
-    assert np.abs(ours - engines).mean() < 2.0
+    assert np.abs(adapted_frames - engines).mean() < 2.0
     rgb = adapted(FrameAdapter(ObservationSpec(size=64)), frames)
-    assert np.abs(np.array(rgb) - np.array(driven(size=64)).astype(int)).mean() < 2.5
+    assert np.abs(np.array(rgb) - np.array(engine_frames(size=64)).astype(int)).mean() < 2.5
 
 
 def test_a_reset_forgets_the_last_episode(frames):

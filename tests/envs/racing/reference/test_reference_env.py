@@ -161,13 +161,13 @@ def test_workers_end_with_their_parent(stop):
 def test_a_vector_environment_is_gymnasiums_own():
     """Three cars over an episode each, against Gymnasium's vector environment."""
     seeds, ticks = [10_003, 10_004, 10_005], 80
-    theirs = gymnasium.make_vec("CarRacing-v3", num_envs=3, vectorization_mode="sync")
-    ours = ReferenceVectorEnv(3, config(size=96, max_ticks=ticks), track_seeds=seeds)
-    adapters = [FrameAdapter(ours.config.observation, mask_score=True) for _ in seeds]
+    original = gymnasium.make_vec("CarRacing-v3", num_envs=3, vectorization_mode="sync")
+    env = ReferenceVectorEnv(3, config(size=96, max_ticks=ticks), track_seeds=seeds)
+    adapters = [FrameAdapter(env.config.observation, mask_score=True) for _ in seeds]
     actions = np.stack([wild(ticks, seed) for seed in seeds], 1).astype(np.float32)
-    with closing(theirs), closing(ours):
-        frames, _ = theirs.reset(seed=seeds)
-        observations, info = ours.reset()
+    with closing(original), closing(env):
+        frames, _ = original.reset(seed=seeds)
+        observations, info = env.reset()
         assert info["track_seed"].tolist() == seeds
         expected = [a.reset(f) for a, f in zip(adapters, frames, strict=True)]
         np.testing.assert_array_equal(observations, expected)
@@ -175,10 +175,10 @@ def test_a_vector_environment_is_gymnasiums_own():
         for t in range(0, ticks, 4):
             total = np.zeros(3)
             for action in actions[t : t + 4]:
-                frames, reward, terminated, _, _ = theirs.step(action)
+                frames, reward, terminated, _, _ = original.step(action)
                 total += reward
             returns += total
-            observations, rewards, ended, truncated, info = ours.step(actions[t])
+            observations, rewards, ended, truncated, info = env.step(actions[t])
             np.testing.assert_array_equal(rewards, total.astype(np.float32))
             assert not (terminated.any() or ended.any()) and info["ticks"].tolist() == [4, 4, 4]
             terms = info["reward_terms"]
@@ -187,8 +187,8 @@ def test_a_vector_environment_is_gymnasiums_own():
             expected = [a.push(f) for a, f in zip(adapters, frames, strict=True)]
             last = t + 4 == ticks
             assert truncated.tolist() == [last] * 3
-            seen = np.stack(info["final_obs"]) if last else observations
-            np.testing.assert_array_equal(seen, expected)
+            last_frames = np.stack(info["final_obs"]) if last else observations
+            np.testing.assert_array_equal(last_frames, expected)
         engine = RacingVectorEnv(1, EnvConfig(preset="carracing", max_ticks=1))
         with closing(engine):
             engine.reset()

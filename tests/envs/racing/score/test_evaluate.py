@@ -25,7 +25,7 @@ def test_rows_are_by_track_and_summaries_by_rows():
     result = evaluate(policy, [3, 7, 11], max_ticks=100)
     assert [row["seed"] for row in result.rows] == [3, 7, 11]
     assert all(row["ticks"] == 100 and row["decisions"] == 25 for row in result.rows)
-    assert policy.asked == 75 and result.actions.shape == (75, 3)
+    assert policy.decisions == 75 and result.actions.shape == (75, 3)
     assert (result.actions == np.float32([0.0, 0.3, 0.0])).all()
     progress = [row["progress"] for row in result.rows]
     assert result.summary["progress"]["mean"] == pytest.approx(np.mean(progress))

@@ -42,7 +42,7 @@ def test_progress_is_paid_per_lap():
     put_at(engine, straight(track), speed=50.0)
     engine.step(idle(engine))
     assert paid(engine, "progress") == pytest.approx(1000 / track.length, rel=0.02)
-    put_at(engine, straight(track), speed=50.0, turn=math.pi)
+    put_at(engine, straight(track), speed=50.0, yaw=math.pi)
     engine.step(idle(engine))
     assert paid(engine, "progress") == pytest.approx(-1000 / track.length, rel=0.02)
 
@@ -172,14 +172,14 @@ def test_the_terms_of_a_drive_sum_to_its_reward(repeat):
         yaw_rate=-0.05, brake=-0.3, idle=-0.1, idle_speed=20.0,
     )  # fmt: skip
     engine = engine_on(painted(0), painted(3), reward=reward, action_repeat=repeat)
-    total, seen = 0.0, np.zeros(len(TERMS), bool)
+    total, paid = 0.0, np.zeros(len(TERMS), bool)
     for _ in range(900 // repeat):
         engine.step(follow(engine, 70.0, 6.0))
         assert np.allclose(engine.terms.sum(-1), engine.rewards, atol=1e-12)
-        seen |= (engine.terms != 0).any((0, 1))
+        paid |= (engine.terms != 0).any((0, 1))
         total = total + engine.rewards
     assert np.allclose(total, engine.cars["episode_return"])
-    missing = {name for name, was in zip(TERMS, seen, strict=True) if not was}
+    missing = {name for name, was in zip(TERMS, paid, strict=True) if not was}
     assert missing <= {"finish", "missed_tile", "stuck", "no_progress", "playfield"}
 
 

@@ -31,14 +31,14 @@ class Scripted:
     def __init__(self, steer=-0.1, **spec):
         self.spec = ObservationSpec(**spec)
         self.steer = steer
-        self.seen = []
+        self.observations = []
         self.deterministic = []
 
     def initial(self, n, seeds=None):
         return np.zeros(n, np.int64)
 
     def act(self, carry, observation, is_first, deterministic=True):
-        self.seen.append(observation.copy())
+        self.observations.append(observation.copy())
         self.deterministic.append(deterministic)
         count = np.where(is_first, 0, carry) + 1
         action = np.zeros((len(count), 3), np.float32)
@@ -87,7 +87,7 @@ def test_the_picture_moves_and_then_stands(filmed):
 def test_the_pixels_that_the_policy_saw_are_in_it(filmed):
     policy, _, _, frames = filmed
     shown = frames[0][38 : 38 + 288, VIEW_WIDTH + 24 : VIEW_WIDTH + 24 + 288].mean(2)
-    expected = policy.seen[0][0, -1].repeat(3, 0).repeat(3, 1)
+    expected = policy.observations[0][0, -1].repeat(3, 0).repeat(3, 1)
     assert np.abs(shown - expected).mean() < 4.0
 
 
@@ -98,11 +98,11 @@ def test_the_policy_is_fed_as_in_training(filmed):
     observation, _ = env.reset()
     other = Scripted(grey=True, frame_stack=3, action_repeat=3)
     carry, is_first = other.initial(1), np.ones(1, bool)
-    for seen in policy.seen:
-        np.testing.assert_array_equal(seen, observation)
+    for observations in policy.observations:
+        np.testing.assert_array_equal(observations, observation)
         action, carry = other.act(carry, observation, is_first)
         observation, is_first = env.step(action)[0], np.zeros(1, bool)
-    assert len(policy.seen) == -(-TICKS // 3)
+    assert len(policy.observations) == -(-TICKS // 3)
     assert all(policy.deterministic)
     env.close()
 
@@ -136,10 +136,10 @@ def test_the_real_carracing_gets_as_far_as_ours(tmp_path):
         )
         for env in ("gymnasium_carracing", "carracing")
     ]
-    real, ours = results
-    assert ours["progress"] > 0.03 and ours["off_track_rate"] == 0
-    assert real["progress"] == pytest.approx(ours["progress"], abs=0.005)
-    assert real["native_return"] == pytest.approx(ours["native_return"], abs=5)
+    real, ideal = results
+    assert ideal["progress"] > 0.03 and ideal["off_track_rate"] == 0
+    assert real["progress"] == pytest.approx(ideal["progress"], abs=0.005)
+    assert real["native_return"] == pytest.approx(ideal["native_return"], abs=5)
 
 
 @pytest.mark.parity
@@ -152,7 +152,7 @@ def test_the_real_carracing(tmp_path):
     row = evaluate(other, [SEED], env="gymnasium_carracing", max_ticks=12).rows[0]
     for name in ("progress", "native_return", "ticks", "finished", "off_track_rate"):
         assert facts[name] == pytest.approx(row[name]), name
-    np.testing.assert_array_equal(policy.seen, other.seen)
+    np.testing.assert_array_equal(policy.observations, other.observations)
     frames = decoded(tmp_path / "v.mp4")
     assert len(frames) == facts["frames"] == 1 + 2 + 1 + 10
     assert np.abs(frames[0] - frames[3])[:, :VIEW_WIDTH].mean() > 1.0
@@ -162,20 +162,20 @@ def test_the_real_carracing(tmp_path):
 
 def test_clockwise_and_further_options(tmp_path):
     config = EnvConfig(tracks="procedural", difficulty=0.2, width_scale=1.2, preset="race")
-    seen = []
+    observations = []
     for direction in ("ccw", "cw"):
         policy = Scripted(size=64, action_repeat=2)
         path = tmp_path / f"{direction}.mp4"
         record_video(policy, path, direction=direction, max_ticks=4, fps=10, config=config)
-        seen.append(policy.seen)
-    assert seen[0][0].shape == (1, 64, 64, 3)
-    assert (seen[0][0] != seen[1][0]).any()
+        observations.append(policy.observations)
+    assert observations[0][0].shape == (1, 64, 64, 3)
+    assert (observations[0][0] != observations[1][0]).any()
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path):
     class Failing(Scripted):
         def act(self, carry, observation, is_first, deterministic=True):
-            if len(self.seen) == 5:
+            if len(self.observations) == 5:
                 raise RuntimeError("out of ideas")
             return super().act(carry, observation, is_first)
 
@@ -211,8 +211,8 @@ with movie({str(target)!r}, 50) as add:
 def test_colours_survive(tmp_path):
     colours = [(212, 24, 28), (94, 163, 84), (96, 97, 102), (20, 22, 27)]
     picture = np.zeros((HEIGHT, VIEW_WIDTH + WIDTH, 3), np.uint8)
-    for k, rgb in enumerate(colours):
-        picture[:, 320 * k : 320 * (k + 1)] = rgb
+    for panel, rgb in enumerate(colours):
+        picture[:, 320 * panel : 320 * (panel + 1)] = rgb
     with movie(tmp_path / "c.mp4", 10, "colours") as add:
         for _ in range(3):
             add(picture)
@@ -223,8 +223,8 @@ def test_colours_survive(tmp_path):
         shown = frame.reformat(
             format="rgb24", src_colorspace="ITU709", src_color_range="MPEG"
         ).to_ndarray()
-    for k, rgb in enumerate(colours):
-        np.testing.assert_allclose(shown[360, 320 * k + 160], rgb, atol=4)
+    for panel, rgb in enumerate(colours):
+        np.testing.assert_allclose(shown[360, 320 * panel + 160], rgb, atol=4)
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def is_green(rgb):
     return rgb[1] > rgb[0] + 40 and rgb[1] > rgb[2] + 40
 
 
-def put(engine, s, lateral=0.0, turn=0.0, agent=0):
+def put(engine, s, lateral=0.0, yaw=0.0, agent=0):
     x, y, angle = at(engine.tracks[0].track, s, lateral)
-    place(engine, float(x), float(y), float(angle) + turn, agent=agent)
+    place(engine, float(x), float(y), float(angle) + yaw, agent=agent)
 
 
 def relative(engine, point):
@@ -108,7 +108,7 @@ def test_any_size_and_zoom(engine, width, height, zoom):
 
 
 def test_the_picture_turns_with_the_car(engine):
-    put(engine, straight(engine.tracks[0].track), turn=math.pi / 2)
+    put(engine, straight(engine.tracks[0].track), yaw=math.pi / 2)
     picture = view(engine)
     assert is_red(patch(picture, 0.5, -0.6, 1))
     assert is_green(patch(picture, 0, HALF_WIDTH + 3)) and is_green(
@@ -158,8 +158,8 @@ def test_driven_tiles_are_darker(engine):
     put(engine, s)
     fresh = patch(view(engine), 2.5, 6)
     touched = np.abs((track.tile_s - s + track.length / 2) % track.length - track.length / 2) < 30
-    driven = patch(view(engine, painted=touched), 2.5, 6)
-    assert is_grey(fresh) and is_grey(driven) and driven.mean() < fresh.mean() - 3
+    visited = patch(view(engine, painted=touched), 2.5, 6)
+    assert is_grey(fresh) and is_grey(visited) and visited.mean() < fresh.mean() - 3
     np.testing.assert_array_equal(view(engine, painted=np.zeros(len(track), bool)), view(engine))
 
 
@@ -186,7 +186,7 @@ def test_the_start_line_is_black_and_white_at_the_start(engine):
     row, reach = round(CAR_ROW - (ahead + 0.4) * ZOOM), round(6 * ZOOM)
     line = view(engine)[row, round(CAR_COLUMN) - reach : round(CAR_COLUMN) + reach]
     assert (line.min(1) > 190).sum() > 25 and (line.max(1) < 90).sum() > 25
-    put(engine, -6.0, turn=math.pi)
+    put(engine, -6.0, yaw=math.pi)
     behind = view(engine)[: round(CAR_ROW - 8 * ZOOM)]
     assert (behind.max(2) < 60).sum() == 0
 

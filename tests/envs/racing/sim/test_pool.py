@@ -30,7 +30,7 @@ class Builder:
 def test_a_key_is_built_once_and_kept_while_it_is_used():
     build = Builder()
     pool = TrackPool(build, 2)
-    assert [pool.get(k) for k in (1, 2, 1, 2, 1)] == ["track 1", "track 2"] * 2 + ["track 1"]
+    assert [pool.get(key) for key in (1, 2, 1, 2, 1)] == ["track 1", "track 2"] * 2 + ["track 1"]
     assert build.built == [1, 2]
     pool.get(3)  # puts out 2, which was used longest ago
     pool.get(1)

@@ -101,8 +101,8 @@ def test_hard_tracks_have_hairpins_and_easy_ones_have_not():
             points, _ = procedural_points(seed, difficulty)
             around = np.concatenate([turns(points)] * 2)
             # Turning by 150 degrees or more within 45 units.
-            over = np.abs(np.convolve(around, np.ones(round(45 / DETAIL_STEP)), "valid"))
-            hairpins += over.max() > math.radians(150)
+            turning = np.abs(np.convolve(around, np.ones(round(45 / DETAIL_STEP)), "valid"))
+            hairpins += turning.max() > math.radians(150)
         return hairpins / 30
 
     assert share(0.0) == 0

@@ -157,9 +157,9 @@ def test_donuts_gain_nothing(course, lateral, radius):
     for share in (0.0, 0.37, 0.71):
         engine, track = start(course, share * painted(*course).track.length)
         x, y, _ = at(track, share * track.length, lateral * track.half_width)
-        turn = 2 * math.pi / (2 * math.pi * radius / STEP)
+        angle_step = 2 * math.pi / (2 * math.pi * radius / STEP)
         for sign in (1, -1):
-            phase = np.arange(0, 2 * math.pi * 5, turn) * sign
+            phase = np.arange(0, 2 * math.pi * 5, angle_step) * sign
             phase = np.append(phase, 0.0)
             xs, ys = x + radius * np.cos(phase), y + radius * np.sin(phase)
             carry(engine, [xs[0]] * 10, [ys[0]] * 10)
@@ -287,9 +287,9 @@ def test_cutting_further_into_a_bend_than_its_edge_earns_no_more(lateral):
     put_at(engine, 5.0, lateral * track.half_width)
     xs, ys = path_along(track, 5.0, 45.0, lateral * track.half_width)
     carry(engine, xs, ys)
-    driven = np.hypot(np.diff(xs), np.diff(ys)).sum()
+    distance = np.hypot(np.diff(xs), np.diff(ys)).sum()
     rate = 1 / (1 - curvature * min(lateral, 1.0) * track.half_width)
-    assert arc(engine) / driven == pytest.approx(rate, rel=0.02)
+    assert arc(engine) / distance == pytest.approx(rate, rel=0.02)
 
 
 @every_course
@@ -343,8 +343,8 @@ def test_a_missed_tile_is_paid_when_it_is_left_behind():
     s = np.arange(0, 60.0, 1.0)
     x, y, _ = at(track, s, np.interp(s, [0, 20], [0, track.half_width + 3]))
     paid = 0.0
-    for k in range(1, len(s)):
-        carry(engine, x[k - 1 : k + 1], y[k - 1 : k + 1])
+    for index in range(1, len(s)):
+        carry(engine, x[index - 1 : index + 1], y[index - 1 : index + 1])
         paid += engine.rewards[0, 0]
     assert engine.cars["tiles_missed"][0, 0] > 5
     assert paid == -8 * engine.cars["tiles_missed"][0, 0]

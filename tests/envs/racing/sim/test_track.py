@@ -80,8 +80,8 @@ def test_the_centreline_is_closed_smooth_and_turns_once(track):
     assert np.allclose(np.column_stack([np.cos(heading), np.sin(heading)]), np.c_[tx, ty])
     chords = np.hypot(np.roll(x, -1) - x, np.roll(y, -1) - y)
     assert np.allclose(chords, step, rtol=2e-3)
-    turn = math.remainder(heading[0] - heading[-1], 2 * math.pi)
-    around = heading[-1] - heading[0] + turn
+    closing_angle = math.remainder(heading[0] - heading[-1], 2 * math.pi)
+    around = heading[-1] - heading[0] + closing_angle
     sign = 1 if track.direction == "ccw" else -1
     assert around == pytest.approx(sign * 2 * math.pi, abs=1e-9)
     jumps = np.abs(np.roll(curvature, -1) - curvature)
@@ -149,8 +149,8 @@ def test_kerbs_are_stones_along_the_edge_of_their_tile(track):
     position = (track.tile_s[track.kerb_tile] / track.length * len(track.centreline)).astype(int)
     bend = np.array(
         [
-            track.centreline[(k + np.arange(-6, 7)) % len(track.centreline), 4].mean()
-            for k in position
+            track.centreline[(index + np.arange(-6, 7)) % len(track.centreline), 4].mean()
+            for index in position
         ]
     )
     assert (side == np.sign(bend)).mean() > 0.95
