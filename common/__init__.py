@@ -1,5 +1,5 @@
-"""What every room shares and no room owns: atomic files, run directories with manifests, seeds,
-statistics, configuration from Hydra or the command line, and errors written for people.
+"""Code that every room shares: atomic files, run directories with manifests, seeds, statistics,
+configuration from Hydra or the command line, and errors written for people.
 
 `common` imports no other room. Only `common.torch` and `common.rl` import torch at module level, so
 worlds and tools start fast and run where torch is not installed. Import the modules by name, for

@@ -34,9 +34,10 @@ _PLACES = ("run_root=", "records=", "out=")
 def parse(schema: type[T], description: str, argv: Sequence[str] | None = None) -> T:
     """An instance of the dataclass `schema` from `name=value` arguments (default: `sys.argv`).
 
-    Values are YAML (`true`, `0.5`, `[1,2]`, `null`), nested fields dotted; a field that holds text
-    takes it as it is. `--help` prints `description` and every field and exits with 0. Raises
-    `ConfigError` for anything that does not fit, with the nearest real name.
+    Values are YAML (`true`, `0.5`, `[1,2]`, `null`); a dot separates a nested field from its
+    parent. A text field takes the text unchanged. `--help` prints `description` and every field,
+    and exits with 0. Raises `ConfigError` for anything that does not fit, and names the nearest
+    real field.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if {"--help", "-h"} & set(arguments):
@@ -68,16 +69,16 @@ def check_ranges(settings: Any, **ranges: tuple[float, float]) -> None:
 
 
 def command(script: str) -> str:
-    """What was typed to run `script`, for a record: all but where it writes."""
+    """The command line of `script`, for a record, without the arguments for output folders."""
     words = [shlex.quote(word) for word in sys.argv[1:] if not word.startswith(_PLACES)]
     return " ".join(["python", script, *words])
 
 
 def run_main(main: Callable[[], Any]) -> None:
-    """Call a script's `main` and exit: 0 when it did what was asked, 2 for a `UserError`.
+    """Call a script's `main` and exit: 0 after success, 2 after a `UserError`.
 
-    Prints `error: ...` instead of a traceback for what the person at the keyboard can mend;
-    Ctrl-C exits with 130. A bug keeps its traceback and exits with 1.
+    For an error that the user can correct it prints `error: ...` instead of a traceback. Ctrl-C
+    exits with 130. A bug keeps its traceback and exits with 1.
     """
     with reported():
         sys.exit(main())

@@ -80,8 +80,8 @@ def hydra_entry(
     """Decorate `fn(config, resolved)` to become a training command's `main()`.
 
     `config` is the validated instance of `schema`, `resolved` the same as plain data (every
-    default included), for `Run.create`. Errors for people end with `error: ...` and exit code 2.
-    All jobs of a `--multirun` are checked before the first begins.
+    default included), for `Run.create`. A `UserError` prints `error: ...` and exits with 2.
+    All jobs of a `--multirun` are checked before the first one starts.
     """
 
     def decorate(fn: Callable[[T, dict[str, Any]], Any]) -> Callable[[], None]:
@@ -106,7 +106,7 @@ def hydra_entry(
 
 
 def register_defaults(config_name: str, schema: type) -> None:
-    """Make `<config_name>_defaults` known to Hydra: every default of `schema`, as plain data."""
+    """Register `<config_name>_defaults` with Hydra: every default of `schema`, as plain data."""
     defaults = {
         name: to_plain(value, finite=False) for name, value in default_values(schema).items()
     }
@@ -125,7 +125,7 @@ def default_values(schema: type) -> dict[str, Any]:
 
 
 def _print_help(fn: Callable, config_name: str, schema: type, line: CommandLine) -> None:
-    overrides = next(sweep(line.overrides))  # of a sweep, its first job
+    overrides = next(sweep(line.overrides))  # a sweep shows the help of its first job
     cfg = _composed(config_name, schema, overrides, line.config_dirs, hydra_node=True)
     chosen = OmegaConf.to_container(cfg.hydra.runtime.choices)
     with_defaults = OmegaConf.masked_copy(cfg, list(schema.__dataclass_fields__))
@@ -141,7 +141,7 @@ def _print_help(fn: Callable, config_name: str, schema: type, line: CommandLine)
 
 
 def _check_jobs(config_name: str, schema: type, line: CommandLine) -> None:
-    """Compose and check every job of a sweep, so that none trains if another cannot."""
+    """Compose and check every job of a sweep, so that none starts if one of them is wrong."""
     for overrides in sweep(line.overrides):
         try:
             validate(_composed(config_name, schema, overrides, line.config_dirs), schema)
@@ -178,13 +178,13 @@ def _compose_and_call(
     def task(cfg: DictConfig) -> Any:
         nonlocal called, failed
         try:
-            with reported():  # inside, or Hydra prints its own report first
+            with reported():  # in here, because Hydra would print its own report first
                 config = validate(cfg, schema)
                 called = True
                 sys.argv = program  # what the person typed is what a manifest records
                 return fn(config, to_plain(config, finite=False))
         except SystemExit as end:
-            # One job of a sweep that cannot be done is no reason to leave out the others.
+            # If one job of a sweep fails on an error for people, the others still run.
             if end.code != EXIT_USER_ERROR or HydraConfig.get().mode != RunMode.MULTIRUN:
                 raise
             failed = True
@@ -195,8 +195,8 @@ def _compose_and_call(
     hidden = {"hydra.sweep.dir": f"{root}/sweeps/${{now:%Y-%m-%d_%H-%M-%S}}", **_QUIET_HYDRA}
     quiet = [f"{key}={value}" for key, value in hidden.items() if key not in chosen]
     quiet.append(f"hydra.job.name={config_name}")
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # raise, so that we do the reporting
-    # Flags last: argparse would take an override after `--info` for its value.
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises, and `reported` prints
+    # Flags come last: argparse would take an override after `--info` as its value.
     sys.argv = [program[0], *quiet, *line.overrides, *line.flags]
     config_path = str(line.config_dirs[0])
     try:
@@ -221,13 +221,13 @@ def _message(error: Exception) -> str:
 
 
 def resumed(run: Run, typed: T, overrides: Iterable[str], allowed: Sequence[str]) -> T:
-    """The configuration that a run is resumed with: its own, with what may change from `typed`.
+    """The configuration of a resumed run: the stored one, with the changes that are allowed.
 
     Args:
         run: the run directory.
-        typed: the command line's configuration, of the same class.
-        overrides: the command line's overrides: which keys the person typed.
-        allowed: keys that may change: top-level ones with all below them, or dotted ones.
+        typed: the configuration of the command line, of the same class.
+        overrides: the overrides of the command line. They say which keys the user typed.
+        allowed: keys that may change: a top-level key with everything below it, or a dotted key.
 
     Raises:
         ConfigError: the run's configuration is damaged or incomplete, or another key was typed.
@@ -269,7 +269,7 @@ def check_growth(key: str, before: Mapping[str, Any], budget: int) -> None:
 
 
 def _absent(expected: Mapping[str, Any], stored: Mapping[str, Any], group: str = "") -> list[str]:
-    """Dotted keys of `expected` that `stored` lacks: a default may have changed since it began."""
+    """Dotted keys of `expected` that `stored` lacks, for example because they were added later."""
     keys = []
     for name, value in expected.items():
         if name not in stored:

@@ -1,4 +1,4 @@
-"""What a person sees while training: a live bar on a terminal, a line now and then elsewhere."""
+"""The display during training: a live bar on a terminal, otherwise a line now and then."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +24,10 @@ class Display:
 
     Args:
         total: the budget.
-        counter: key of a row that says how much of it is spent.
-        summary: a row as one line; the time left, as text, is put after its first words.
-        live: draw a bar if there is a terminal.
-        enabled: False is silent, for other ranks.
+        counter: the key of a row that says how much of the budget is spent.
+        summary: makes one line from a row and the time left, which is text.
+        live: whether to draw a bar if there is a terminal.
+        enabled: False prints nothing; for processes other than the first.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Display:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield `progress(done, total)`, which shows how far something long is.
+    """Yield `progress(done, total)`, which shows how much of a long task is done.
 
-    On a terminal it is a bar that goes when the work is done. Elsewhere it is a line after
-    SECONDS_TO_FIRST_LINE and then for every SECONDS_PER_LINE, so short work prints nothing.
+    On a terminal it is a bar that disappears at the end. Elsewhere it is a line after
+    SECONDS_TO_FIRST_LINE and then one every SECONDS_PER_LINE, so short tasks print nothing.
     """
     console = Console()
     started = time.monotonic()
@@ -111,7 +111,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         if not console.is_terminal and now >= next_line and done < total:
             next_line = now + SECONDS_PER_LINE
             text = f"{title}: {100 * done / total:.0f}%"
-            if done > 0.02 * total:  # before, the time was spent on starting
+            if done > 0.02 * total:  # an earlier estimate would mostly measure the start-up
                 left = timedelta(seconds=round((total - done) * (now - started) / done))
                 text += f", {left} left"
             console.print(text, markup=False, highlight=False)

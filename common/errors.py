@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The machine refused, not the code: a traceback would tell the reader nothing that the path and
-# the reason do not.
+# The machine refused, not the code: the path and the reason are enough, without a traceback.
 _MACHINE_ERRNOS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -22,7 +21,7 @@ EXIT_INTERRUPTED = 130
 
 
 class UserError(Exception):
-    """Bad input or a bad environment: says what was wrong, where, and what to do about it.
+    """Bad input or a bad environment: the message says what is wrong, where, and what to do.
 
     Entry points print it as one `error: ...` message and exit with code 2, without a traceback.
     """
@@ -34,7 +33,7 @@ class ConfigError(UserError):
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn errors for people raised inside into `error: ...` on stderr and the right exit code.
+    """Print errors for people as `error: ...` on stderr and exit with the right code.
 
     `UserError`, and an `OSError` that the machine causes (disk full, no permission, read-only
     file system), exit with 2; Ctrl-C exits with 130. Everything else is a bug and keeps its
@@ -50,7 +49,7 @@ def reported() -> Iterator[None]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
-    except BrokenPipeError:  # who reads our output has seen enough, such as `head`
+    except BrokenPipeError:  # the reader of the output has stopped, for example `head`
         sys.stdout = None
         sys.exit(EXIT_INTERRUPTED)
     except OSError as error:

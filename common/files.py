@@ -1,9 +1,9 @@
-"""Files that are whole or absent, whatever kills the process that writes them.
+"""Files that are whole or absent, even if the process that writes them is killed.
 
-A file is written under a temporary name in its own directory, flushed to the disk and renamed. So a
-reader sees the old content or the new, never a part of it. JSON is strict: values that JSON lacks
-(NaN, infinity) become null. JSON-lines files grow row by row, and readers leave out a torn last
-row. POSIX only: this relies on how rename and flock behave there.
+A file is written under a temporary name in the same directory, flushed to the disk and renamed. So
+a reader sees either the old content or the new, never a part of it. JSON is strict: values that
+JSON lacks (NaN, infinity) become null. JSON-lines files grow row by row, and readers leave out an
+incomplete last row. POSIX only, because of rename and flock.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ import numpy as np
 from common.errors import UserError
 
 _CHUNK = 1 << 20
-# No file can be at this path, whatever it is that wants to write it.
+# Errors that mean: no file can be written at this path, by anybody.
 _NO_PLACE = {errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp(\.|$)")
 
@@ -36,10 +36,10 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path with the suffix of `path`; on success it atomically becomes `path`.
 
     For writers that want a file name (`torch.save`, video encoders, HDF5). Missing parent
-    directories are made. If the body raises, `path` is untouched and the temporary file removed;
-    `UserError` where no file can be (a directory, below a file).
-    A process killed in between leaves a hidden `.<stem>.<hex>.tmp<suffix>` for
-    `remove_temporaries`.
+    directories are made. If the body raises, `path` is unchanged and the temporary file is removed.
+    A process that is killed in between leaves a hidden `.<stem>.<hex>.tmp<suffix>` for
+    `remove_temporaries`. Raises `UserError` if no file can be at `path` (it is a directory, or its
+    parent is a file).
     """
     path = Path(path)
     try:
@@ -91,11 +91,11 @@ def atomic_write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def to_plain(value: Any, *, finite: bool = True) -> Any:
-    """`value` as what JSON can say: dict, list, str, int, float, bool, None.
+    """`value` in the types that JSON has: dict, list, str, int, float, bool, None.
 
     Takes numpy scalars and arrays, dataclass instances, mappings, sequences, sets (sorted), paths
     and enums (by value). NaN and infinities become None, or stay with `finite=False` (for YAML,
-    which knows them). Anything else raises `TypeError`.
+    which has them). Anything else raises `TypeError`.
     """
 
     def plain(item: Any) -> Any:
@@ -149,10 +149,10 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def append_jsonl(path: str | os.PathLike, row: Mapping[str, Any]) -> None:
-    """Append `row` as one line of JSON. Safe among processes; a killed one tears at most its row.
+    """Append `row` as one line of JSON. Several processes may do so at the same time.
 
-    A torn last line left by an earlier crash is removed first, so it never swallows the new row.
-    Rows reach the operating system, not the disk, at once: a power cut can lose the latest.
+    A process that is killed leaves at most one incomplete line, its last. The next call removes it.
+    A row reaches the operating system at once, but not the disk: a power cut can lose the latest.
     """
     path = Path(path)
     line = json_line(row).encode()
@@ -171,9 +171,10 @@ def append_jsonl(path: str | os.PathLike, row: Mapping[str, Any]) -> None:
 
 
 def read_jsonl(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """All rows of a JSON-lines file; a torn last line is left out, a missing file has no rows.
+    """All rows of a JSON-lines file; a missing file has none.
 
-    Damage anywhere else is no crash's trace: it raises `UserError` with the line number.
+    An incomplete last line is left out, because a crash can cause it. Damage anywhere else raises
+    `UserError` with the line number.
     """
     try:
         lines = Path(path).read_bytes().split(b"\n")
@@ -207,8 +208,8 @@ def sha256_tree(root: str | os.PathLike, patterns: Iterable[str], but: Iterable[
     """SHA-256, in hex, over names and contents of the files below `root` that match `patterns`,
     and none of `but`.
 
-    Patterns are those of `Path.glob` (`"common/**/*.py"`). Depends on relative names and bytes
-    only: not on where the tree lies, file times or the order of listing.
+    Patterns are those of `Path.glob` (`"common/**/*.py"`). The hash depends on relative
+    names and bytes only, not on the location of the tree, on file times or on the order of listing.
     """
     root = Path(root)
     files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
@@ -257,7 +258,7 @@ def _repair_tail(file: Any) -> int:
 
 
 def fsync_path(path: Path) -> None:
-    """Have what was written to a file, or the names in a directory, on the disk before going on."""
+    """Wait until the content of a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What `--help` prints: every setting with its default, its type and a sentence, in 80 columns.
+"""The text of `--help`: every setting with its default, its type and a sentence, in 80 columns.
 
 The sentences come from the `Attributes:` sections of the classes (see `common.schema`).
 """
@@ -31,10 +31,10 @@ def command_help(
         about: what the command does.
         schema: its configuration class.
         values: its composed configuration, as plain data.
-        groups: options by group.
-        chosen: the option that is taken of each group.
+        groups: the options of each group.
+        chosen: the option of each group that is in use.
     """
-    lines = ["Groups (group=option); the option in brackets is taken if none is named:"]
+    lines = ["Groups (group=option); the option in brackets is used if you name none:"]
     for name, options in groups.items():
         marked = [f"[{one}]" if one == chosen.get(name) else one for one in options]
         lines += _wrapped(", ".join(marked), f"  {name}: ", " " * 6)

@@ -1,4 +1,4 @@
-"""Driving by keyboard: keys to smooth controls, and a window (extra play)."""
+"""Driving with the keyboard: smooth controls from keys, and a window (extra `play`)."""
 
 import os
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from common.rl.controls import ACTION_SIZE
 from common.rl.policy import TelemetrySpec
 
 STEER_PER_TICK, RELEASE_PER_TICK, GAS_PER_TICK, BRAKE = 0.12, 0.25, 0.1, 0.8
-"""How far the wheel and the gas pedal move in a tick, and how hard CarRacing's keyboard brakes."""
+"""How far the wheel and the gas pedal move per tick; the brake is that of CarRacing's keyboard."""
 
 
 class KeyboardDriver:
-    """A person as a policy of `common.rl.policy`: steer, gas and brake follow the keys held.
+    """A person as a policy of `common.rl.policy`: steer, gas and brake follow the pressed keys.
 
     It decides every tick and reads no observation, because the person looks at the screen. The
-    carry is the action, (n, 3) float32: the wheel and the pedal need a moment to follow.
+    carry is the last action, (n, 3) float32, because the wheel and the pedal move gradually.
     """
 
     spec = TelemetrySpec()
@@ -34,13 +34,13 @@ class KeyboardDriver:
         self._pygame = pygame
 
     def handle(self, event: Any) -> None:
-        """Take note of a key that went down or up."""
+        """Record that a key went down or up."""
         if event.type == self._pygame.KEYDOWN:
             self._held.add(event.key)
         elif event.type == self._pygame.KEYUP:
             self._held.discard(event.key)
         elif event.type == self._pygame.WINDOWFOCUSLOST:
-            self._held.clear()  # the window will not hear of keys that go up elsewhere
+            self._held.clear()  # the window gets no events of keys released elsewhere
 
     def initial(self, n: int, seeds: Sequence[int] | None = None) -> np.ndarray:
         """See `common.rl.policy.Policy`; nothing here is random."""
@@ -72,7 +72,8 @@ def open_window(size: tuple[int, int], instead: str) -> tuple[Any, Any]:
     """pygame and its window of (width, height) pixels.
 
     Raises:
-        UserError: pygame or a screen is missing; ends with `instead`, what needs none.
+        UserError: pygame or a screen is missing. The message ends with `instead`, which names an
+            alternative that needs no screen.
     """
     try:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")

@@ -1,4 +1,4 @@
-"""The keys of a configuration class: their types, limits and docs, and the nearest to a typo."""
+"""The keys of a configuration class: types, limits, docs, and the nearest key to a typo."""
 
 import dataclasses
 import inspect
@@ -86,7 +86,7 @@ def accepts_none(hint: Any) -> bool:
 
 
 def hint_at(schema: Any, path: Sequence[str]) -> Any:
-    """Type of the field at `path`, or None if `schema` has no such one."""
+    """Type of the field at `path`, or None if `schema` has no such field."""
     hint = schema
     for part in path:
         hint = child_type(hint, part)
@@ -96,7 +96,7 @@ def hint_at(schema: Any, path: Sequence[str]) -> Any:
 
 
 def child_type(hint: Any, part: str) -> Any:
-    """Type of the member `part` of a value of type `hint`, or None if it can have no such one."""
+    """Type of the member `part` of a value of type `hint`, or None if there is no such member."""
     hint = plain_type(hint)
     if hint is Any:
         return Any
@@ -131,7 +131,7 @@ def join(parent: str, name: str) -> str:
 
 
 def unknown_key(schema: type, key: str) -> ConfigError:
-    """The error for a dotted `key` that `schema` lacks: names the nearest keys that it has."""
+    """The error for a dotted `key` that `schema` lacks; it names the nearest existing keys."""
     near = _nearest_keys(schema, key)
     if near:
         return ConfigError(f"unknown key '{key}'; did you mean {alternatives(near)}?")
@@ -141,7 +141,7 @@ def unknown_key(schema: type, key: str) -> ConfigError:
 
 
 def unknown_choice(key: str, value: Any, choices: Sequence[Any]) -> ConfigError:
-    """The error for a `value` of `key` that is none of `choices`: lists them, nearest first."""
+    """The error for a `value` of `key` that is none of `choices`; it lists the choices."""
     texts = [str(choice) for choice in choices]
     near = get_close_matches(str(value), texts, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""

@@ -1,18 +1,18 @@
-"""Numbers, estimates and tables as the generated documents write them."""
+"""Writes numbers, estimates and tables for the generated documents."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def number(value: float) -> str:
-    """Four significant digits, thousands separated where there are any."""
-    if abs(value) >= 9_999.5:  # which four digits would round up to 1e+04
+    """Four significant digits, with commas between thousands."""
+    if abs(value) >= 9_999.5:  # four significant digits would give 1e+04
         return f"{value:,.0f}"
     return f"{value:.4g}"
 
 
 def estimate(value: Any) -> str:
-    """A mean with its 95% interval, two values where there are only two, or a plain number."""
+    """A mean with its 95% interval; both values if there are only two; or a plain number."""
     if value is None:
         return ""
     if not isinstance(value, Mapping):
@@ -35,7 +35,7 @@ def _line(cells: list[str]) -> str:
 
 
 UNCOMMITTED = "†"
-"""Stands behind the commit of a record that was made from code with uncommitted changes."""
+"""Mark behind the commit of a record that was made from code with uncommitted changes."""
 
 
 def mark(record: Mapping[str, Any]) -> str:
@@ -54,7 +54,7 @@ def provenance(record: Mapping[str, Any]) -> str:
 
 
 def cores(record: Mapping[str, Any]) -> str:
-    """How much of the machine the command had: "1 of 2 cores", as far as the record tells."""
+    """The cores that the command used, such as "1 of 2 cores", if the record says so."""
     machine = record["machine"]
     available, threads = machine["cores_available"], machine["threads"].get("torch")
     used = f"{threads} of " if threads and threads < available else ""

@@ -1,4 +1,4 @@
-"""Metric rows mirrored to a dashboard. The run directory stays the truth; this is a copy of it."""
+"""Copies rows of metrics to a dashboard. The run directory stays the original."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ class LoggerConfig:
     Attributes:
         kind: none, wandb or tensorboard.
         project: name of the wandb project.
-        mode: wandb only; offline writes into the run directory and sends nothing.
+        mode: for wandb only; offline writes into the run directory and sends nothing.
     """
 
     kind: Literal["none", "wandb", "tensorboard"] = "none"
@@ -27,7 +27,7 @@ class LoggerConfig:
 
 
 class Mirror(Protocol):
-    """Takes the same rows as metrics.jsonl; `place` says where to look at them."""
+    """A dashboard: it takes the same rows as metrics.jsonl. `place` says where to look at them."""
 
     place: str
 
@@ -39,7 +39,7 @@ class Mirror(Protocol):
 def check_logger(config: LoggerConfig) -> None:
     """Raise `ConfigError` if the dashboard cannot be used: no package, or no key for wandb online.
 
-    To be called before a run directory is made.
+    Call it before a run directory is made.
     """
     package = {"wandb": "wandb", "tensorboard": "tensorboard"}.get(config.kind)
     if package and not _installed(package):
@@ -90,9 +90,9 @@ class _Wandb:
     ) -> None:
         import wandb
 
-        os.environ.setdefault("WANDB_SILENT", "true")  # its banner would tear the display
+        os.environ.setdefault("WANDB_SILENT", "true")  # its banner would break the display
         if not {"HOME", "XDG_CACHE_HOME"} & os.environ.keys():
-            # Without a place for its log file it writes that to the terminal.
+            # Without a cache folder, wandb writes its log to the terminal.
             os.environ["XDG_CACHE_HOME"] = str(directory.absolute() / "wandb" / "cache")
         try:
             self._run = wandb.init(

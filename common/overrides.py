@@ -1,7 +1,8 @@
-"""Check a training command's line before Hydra composes anything from it.
+"""Checks the arguments of a training command before Hydra uses them.
 
-Hydra would accept a misspelt key that is added with `+`, a directory that does not exist, and the
-first job of a sweep whose second is wrong. All of that is refused here, with the nearest real name.
+Hydra would accept a misspelt key that is added with `+`, and a directory that does not exist. It
+would also start the first job of a sweep whose second job is wrong. All of that is refused here,
+and the error names the nearest real name.
 """
 
 import argparse
@@ -30,11 +31,11 @@ class CommandLine:
     """A checked command line.
 
     Attributes:
-        overrides: `name=value` and `group=option`. A key comes back as `++key=value`, which works
-            whether or not a YAML file spells it out.
-        flags: of Hydra, such as `--multirun` and `--cfg job`.
-        help: print the help and do nothing.
-        multirun: run every combination of comma-separated values.
+        overrides: `name=value` and `group=option`. A key becomes `++key=value`, which works
+            whether or not a YAML file names it.
+        flags: flags of Hydra, such as `--multirun` and `--cfg job`.
+        help: whether to print the help only.
+        multirun: whether to run every combination of comma-separated values.
         config_dirs: directories with groups and options.
     """
 
@@ -49,8 +50,8 @@ def check_command_line(argv: Sequence[str], schema: type, config_dir: Path) -> C
     """Check the words after the program's name.
 
     Raises `ConfigError` for a flag that does not exist, a missing `--config-dir`, a key that
-    `schema` lacks however it is prefixed, the removal (`~`) of a key or group, and a group option
-    that has no file.
+    `schema` lacks (with any prefix), the removal (`~`) of a key or group, and a group option that
+    has no file.
     """
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--help", "-h", action="store_true")
@@ -83,7 +84,7 @@ def check_command_line(argv: Sequence[str], schema: type, config_dir: Path) -> C
 
 
 def sweep(overrides: Iterable[str]) -> Iterator[list[str]]:
-    """The overrides of each job that `overrides` with comma-separated values stand for."""
+    """The overrides of each job of a sweep: every combination of comma-separated values."""
     choices = []
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
@@ -95,7 +96,7 @@ def sweep(overrides: Iterable[str]) -> Iterator[list[str]]:
 
 
 def group_options(group: str, directories: Sequence[Path], schema: type) -> list[str]:
-    """Options of a group that this command can take: conf/ serves several commands."""
+    """The options of a group that fit this command, because conf/ serves several commands."""
     return sorted(
         file.relative_to(directory / group).with_suffix("").as_posix()
         for directory in directories
@@ -105,7 +106,7 @@ def group_options(group: str, directories: Sequence[Path], schema: type) -> list
 
 
 def groups(directories: Sequence[Path], schema: type) -> dict[str, list[str]]:
-    """Every group that this command can take, with its options."""
+    """Every group that fits this command, with its options."""
     names = {
         file.parent.relative_to(directory).as_posix()
         for directory in directories
@@ -166,7 +167,7 @@ def _check_options(override: Override, options: Sequence[str]) -> None:
 
 
 def _fits(file: Path, group: str, schema: type) -> bool:
-    """Whether an option sets nothing but what the command's configuration has."""
+    """Whether an option file sets only keys that the command's configuration has."""
     text = file.read_text(encoding="utf-8")
     declared = re.search(r"^#\s*@package\s+(\S+)", text, re.MULTILINE)
     package = declared.group(1) if declared else group

@@ -1,4 +1,4 @@
-"""Results worth keeping: `experiments/records/<name>.json`, committed and read by the report."""
+"""Committed results: `experiments/records/<name>.json`, which the report reads."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 
 
 def check_name(name: str, what: str = "a record's name") -> None:
-    """Raise `UserError`, which says `what` is wrong, unless `name` is safe as a file's stem."""
+    """Raise `UserError` unless `name` is safe as a file name; `what` names it in the message."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{what} has only a-z, 0-9, _ and -, not {name!r}")
 
@@ -37,16 +37,16 @@ def write_record(
 
     Args:
         name: lower-case letters, digits, `_` and `-`.
-        command: what recomputes it.
-        settings: what the command was given.
+        command: the command that computes it again.
+        settings: the settings of that command.
         metrics: name -> number, or {"mean", "low", "high", "n"}.
-        artifacts: files beside the record (curves, figures), by name.
-        details: anything longer that belongs to it, such as rows or curves.
-        provenance: `code` and `machine` of the run that made the numbers; by default those of this
+        artifacts: names of files beside the record (curves, figures).
+        details: longer data of the result, such as rows or curves.
+        provenance: `code` and `machine` of the run that made the numbers. The default is this
             process.
 
     Raises:
-        UserError: a name that is no file name.
+        UserError: `name` cannot be a file name.
     """
     check_name(name)
     made = dict(provenance or {"code": code_state(), "machine": machine()})

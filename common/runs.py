@@ -1,4 +1,4 @@
-"""Run directories: everything that a run writes, and what one needs to repeat it.
+"""Run directories: everything that a run writes, and everything needed to repeat it.
 
 <root>/<name>/config.yaml     the resolved configuration
               manifest.json   code, versions, seeds, machine, command line; its presence makes
@@ -36,11 +36,11 @@ SOURCE_PATTERNS = [
     *("dreamracer.py", "train_*.py", "scripts/*.py", "conf/**/*.yaml"),
     *(f"{room}/**/*.py" for room in dreamracer.PACKAGES),
 ]
-"""What the content hash of the code covers; tests, records and documents do not change a run."""
+"""Files in the content hash of the code. Tests, records and documents do not change a run."""
 
 NO_SOURCE = ["conf/autoresearch/*.yaml"]
-"""Campaign files are left out: what they set is in each run's overrides, and a new campaign changes
-no run."""
+"""Campaign files are left out of the hash. Their settings are in the overrides of each run, and a
+new campaign changes no run."""
 
 _REPORTED_PACKAGES = ["torch", "lightning", "numpy", "numba", "scipy", "gymnasium", "h5py", "av"]
 _REPORTED_PACKAGES += ["hydra-core", "opencv-python-headless"]
@@ -71,9 +71,9 @@ class Run:
     ) -> "Run":
         """Make `<root>/<name>/` with its configuration and manifest.
 
-        A name already taken gets `-2`, `-3`, ...: two starts in one second never share a
-        directory. `extra` joins the manifest (evaluator hash, data hashes). Raises `ConfigError`
-        naming the path if it cannot be written to or its disk is almost full.
+        If the name exists, the new one gets `-2`, `-3`, ..., so two runs never share a directory.
+        `extra` is added to the manifest (evaluator hash, data hashes). Raises `ConfigError` with
+        the path if it cannot be written to or its disk is almost full.
         """
         if not os.fspath(root).strip():
             raise ConfigError("the root of the run directories is empty; name one, such as runs")
@@ -112,7 +112,7 @@ class Run:
             config = OmegaConf.to_container(OmegaConf.create(path.read_text(encoding="utf-8")))
         except (yaml.YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
             raise ConfigError(f"{path} is damaged: {error}") from None
-        except AssertionError:  # OmegaConf's answer to a file that is one number
+        except AssertionError:  # OmegaConf raises it for a file that is one number
             config = None
         if not isinstance(config, dict) or not config:
             raise ConfigError(f"{path} is damaged: it holds no settings")
@@ -120,11 +120,11 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What `manifest.json` says."""
+        """The content of `manifest.json`."""
         return files.read_json(self.path / "manifest.json")
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Append `row` to metrics.jsonl; a killed process tears at most the row it was writing."""
+        """Append `row` to metrics.jsonl; a killed process loses at most the row it was writing."""
         files.append_jsonl(self._metrics, row)
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -132,10 +132,10 @@ class Run:
         return files.read_jsonl(self._metrics)
 
     def truncate_metrics(self, count: int) -> int:
-        """Drop what was logged after a checkpoint, before resuming from it.
+        """Remove the rows that were logged after a checkpoint, before a resume from it.
 
-        `kept` is the number of rows that were there when it was written. Returns the number of
-        rows dropped.
+        `count` is the number of rows when the checkpoint was written. Returns the number of rows
+        that were removed.
         """
         rows = self.metrics()
         if count < len(rows):
@@ -144,10 +144,10 @@ class Run:
         return max(len(rows) - count, 0)
 
     def note_resume(self, config: Mapping[str, Any]) -> None:
-        """Write into the manifest that the run goes on, by which code and with which new settings.
+        """Record a resume in the manifest, with the code and the changed settings.
 
-        `config` is the whole configuration that it goes on with; config.yaml becomes that, so that
-        the next resume goes on with it too. `resume` itself is no setting of a run.
+        `config` is the whole configuration from now on. It replaces config.yaml, so the next
+        resume uses it too. `resume` itself is not a setting of a run.
         """
         before = self.config
         old = flattened(before)
@@ -163,7 +163,7 @@ class Run:
             self.write_text("config.yaml", OmegaConf.to_yaml(OmegaConf.create(after)))
 
     def discard(self, *names: str) -> None:
-        """Remove files of the run that are about to become untrue."""
+        """Remove files of the run that will no longer be correct."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
@@ -179,10 +179,10 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process while the body runs; released by any kind of death.
+        """Lock the run for this process while the body runs. The lock ends with the process.
 
-        Raises `ConfigError` if another process holds it. Once held, what killed writers left
-        behind is removed.
+        Raises `ConfigError` if another process holds the lock. Temporary files of killed writers
+        are removed.
         """
         with open(self.path / ".lock", "a+", encoding="utf-8") as file:
             try:
@@ -208,9 +208,9 @@ def timestamped(room: str, *labels: str | int) -> str:
 
 
 def run_name(name: str, room: str, *labels: str | int) -> str:
-    """Where below the root of the runs a run goes: `<room>/<name>`, so that `runs/ppo/*` finds it.
+    """The path of a run below the root of all runs: `<room>/<name>`, so `runs/ppo/*` finds it.
 
-    An empty name is made from the time and `labels`. A name with a slash is the whole place, such
+    An empty name is made from the time and `labels`. A name with a slash is the whole path, such
     as `ladder/P5` or `./P5`.
     """
     if not name:
@@ -219,8 +219,8 @@ def run_name(name: str, room: str, *labels: str | int) -> str:
 
 
 def code_state(root: Path = ROOT) -> dict[str, Any]:
-    """`commit` and `clean` as git tells (None outside git), and `sha256` of the source files."""
-    # A copy of the tree may lie inside somebody else's repository: that one's commit says nothing.
+    """`commit` and `clean` from git (None outside of git), and `sha256` of the source files."""
+    # A copy of the tree may lie inside another repository, whose commit says nothing about it.
     top = _git(root, "rev-parse", "--show-toplevel")
     is_top = top is not None and Path(top).resolve() == root.resolve()
     status = _git(root, "status", "--porcelain") if is_top else None
@@ -241,7 +241,7 @@ def machine() -> dict[str, Any]:
         "platform": platform.platform(),
         "threads": {name: os.environ.get(name) for name in _THREAD_VARIABLES},
     }
-    torch = sys.modules.get("torch")  # never the one to import it
+    torch = sys.modules.get("torch")  # this function never imports torch
     if torch is not None:
         facts["threads"]["torch"] = torch.get_num_threads()
         if torch.cuda.is_available():
@@ -279,7 +279,7 @@ def flattened(config: Mapping[str, Any], group: str = "") -> dict[str, Any]:
 
 
 def _claim(root: Path, name: str) -> Path:
-    """Make a directory that no other process has: mkdir is the atomic test and set."""
+    """Make a new directory that no other process uses; mkdir either makes it or fails."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts:
         raise ConfigError(f"run name '{name}' must be a relative path below {root}")
@@ -300,9 +300,10 @@ def _claim(root: Path, name: str) -> Path:
 
 
 def _check_text(root: str | os.PathLike, name: str, *written: Any) -> None:
-    """Raise `ConfigError` if this locale cannot name the run or its settings cannot be written.
+    """Raise `ConfigError` if the run's name or its settings cannot be written in this locale.
 
-    An ASCII locale reads other letters of a command line as bytes that no file in UTF-8 can hold.
+    In an ASCII locale, Python reads other letters of a command line as bytes that UTF-8 cannot
+    hold.
     """
     try:
         os.fsencode(f"{root}/{name}")
@@ -317,8 +318,10 @@ def _check_text(root: str | os.PathLike, name: str, *written: Any) -> None:
 
 
 def check_disk(directory: Path, least: int, what: str) -> None:
-    """Raise `ConfigError` unless the disk of `directory`, which may not exist yet, has `least` free
-    bytes for `what`."""
+    """Raise `ConfigError` if the disk has fewer than `least` free bytes for `what`.
+
+    `directory` is on that disk; it need not exist yet.
+    """
     there = directory.absolute()
     while not there.exists():
         there = there.parent

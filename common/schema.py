@@ -1,4 +1,4 @@
-"""Configuration classes: how they are declared, and how plain data becomes an instance of one.
+"""Configuration classes: how to declare one, and how to make an instance from plain data.
 
 Declare a group of settings as a class, and a setting as a field with a type, a default and a
 sentence in the docstring:
@@ -16,9 +16,9 @@ sentence in the docstring:
         schedule: Literal["linear", "constant"] = "linear"
 
 The type and the limits are checked by pydantic, both in `OptimizerConfig(learning_rate=2)` and in
-`build`. Types are strict: "1" and true are no numbers, NaN is refused. A rule about several fields
-is a `__post_init__` that raises `ValueError`; where its message starts with a field's name, the
-report carries the full key. `--help` shows the type, the limits, the default and the first
+`build`. Types are strict: "1" and true are not numbers, and NaN is refused. A rule about several
+fields is a `__post_init__` that raises `ValueError`. If its message starts with the name of a
+field, the error shows the full key. `--help` shows the type, the limits, the default and the first
 sentence under `Attributes:`. A group inside a group is a field with
 `dataclasses.field(default_factory=...)`. An instance is a frozen dataclass, so that
 `dataclasses.asdict`, `replace` and `fields` and pickle work.
@@ -101,7 +101,7 @@ def build(schema: type[T], data: Mapping[str, Any]) -> T:
     """
     if not isinstance(data, Mapping):
         raise ConfigError(_wrong_type("", _group(schema), data))
-    # As JSON, in which pydantic's strict mode takes a list for a tuple and a mapping for a class.
+    # As JSON, because pydantic's strict mode then accepts lists as tuples and mappings as classes.
     text = to_json(data, inf_nan_mode="constants", serialize_unknown=True)
     try:
         return _adapter(schema).validate_json(text, strict=True, extra="forbid")
@@ -122,7 +122,7 @@ def _first_message(error: ValidationError, schema: type) -> str:
     errors = error.errors(include_url=False)
     errors.sort(key=lambda one: one["type"] != "unexpected_keyword_argument")
     path = _members(schema, errors[0]["loc"])
-    # The arms of a union fail one by one, and all at the same place.
+    # Every type of a union reports its own error for the same value.
     together = [one for one in errors if _members(schema, one["loc"]) == path]
     return _message(together, path, schema)
 
@@ -154,7 +154,7 @@ def _message(errors: Sequence[ErrorDetails], path: Sequence[str], schema: type) 
 
 
 def _members(hint: Any, location: Sequence[int | str]) -> list[str]:
-    """`location` without the names that pydantic gives to the arms of a union."""
+    """`location` without the names that pydantic gives to the types of a union."""
     path: list[str] = []
     for part in map(str, location):
         child = child_type(hint, part)
@@ -171,7 +171,7 @@ def _whole_float(error: ErrorDetails) -> bool:
 
 
 def _with_integers(data: Any, schema: type, errors: Sequence[ErrorDetails]) -> Any:
-    """A copy of `data` with an int in place of the float that each of the errors is about."""
+    """A copy of `data` in which the float of each error is an int."""
 
     def copied(value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""One root seed for everything, and who may use which track seed.
+"""One root seed for all randomness, and the rule for which track seeds may be used for what.
 
-Every generator is seeded by `derive(root, name, ...)`, so components are independent, adding one
-does not shift the others, and nothing depends on the order of calls. Track seeds are split once
-for the whole project; training may only see the training range.
+Every generator is seeded by `derive(root, name, ...)`, so components are independent. A
+new component does not change the others, and the order of calls does not matter. Track seeds are
+split once for the whole project; training may only see the training range.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ SPLITS: dict[str, tuple[int, int]] = {
     "train": (10_000, 999_999),
     "fresh": (1_000_000, 2**31 - 1),
 }
-"""Track seeds, first and last of each split (both included)."""
+"""First and last track seed of each split (both included)."""
 
 MAX_SEEDS = 100_000
 
@@ -46,8 +46,8 @@ def derive(root: int, *names: str | int) -> int:
 def seed_everything(root: int) -> None:
     """Seed the global generators of python, numpy and torch (all devices) from `root`.
 
-    A safety net for libraries that use global state; code of ours takes its own generator. A
-    missing torch is fine: worlds run without it.
+    This is for libraries that use global state. Our own code uses separate generators. Torch may be
+    missing, because the simulator runs without it.
     """
     random.seed(derive(root, "python"))
     np.random.seed(derive(root, "numpy") % 2**32)  # the legacy generator takes 32 bits
@@ -59,7 +59,7 @@ def seed_everything(root: int) -> None:
 
 
 def split_of(seed: int) -> str:
-    """The name of the split that a track seed belongs to; `UserError` outside all of them."""
+    """The name of the split of a track seed; `UserError` outside of all splits."""
     for name, (first, last) in SPLITS.items():
         if first <= seed <= last:
             return name
@@ -75,7 +75,7 @@ def whole_seed(seed: object) -> int:
 
 
 def check_split(split: str | None) -> None:
-    """Raise `UserError` unless tracks may be drawn from `split`; None stands for no rule."""
+    """Raise `UserError` unless tracks may be drawn from `split`; None means no restriction."""
     if split is None:
         return
     if split not in SPLITS:
@@ -84,13 +84,13 @@ def check_split(split: str | None) -> None:
 
 
 def check_track_seed(seed: object, split: str | None) -> int:
-    """`seed` as an int, if an environment that is bound to `split` may drive it.
+    """`seed` as an int, if an environment of this `split` may drive the track.
 
-    The one place that decides: every way of naming a track passes here. None allows every whole
-    number from 0 on, as CarRacing-v3 does.
+    Every way to name a track is checked here. None allows every whole number from 0 on, as
+    CarRacing-v3 does.
 
     Raises:
-        UserError: no whole number, or a seed of another split.
+        UserError: not a whole number, or a seed of another split.
     """
     number = whole_seed(seed)
     if split is None:
@@ -107,7 +107,7 @@ def check_track_seed(seed: object, split: str | None) -> int:
 
 
 def refuse_sealed(seeds: Iterable[int]) -> None:
-    """Raise `UserError` for a track that is opened once, for a final report."""
+    """Raise `UserError` for a sealed track: these are used once, for a final report."""
     first, last = SPLITS["sealed"]
     for seed in seeds:
         if first <= seed <= last:
@@ -145,7 +145,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _encoded(part: str | int) -> bytes:
-    # bool is an int to Python, yet derive(0, True) is a slip, not a name
+    # In Python a bool is an int, but derive(0, True) is a mistake.
     if isinstance(part, bool) or not isinstance(part, str | int | np.integer):
         raise TypeError(f"seeds derive from int and str, not {type(part).__name__}: {part!r}")
     kind = "s" if isinstance(part, str) else "i"

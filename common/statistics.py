@@ -1,8 +1,8 @@
-"""Means that say how sure they are, and tests for paired comparisons. scipy underneath.
+"""Means with intervals, and tests for paired comparisons, based on scipy.
 
-Values are one number per independent unit (a track, a training seed); pooling repeated
-measurements of one unit makes every interval here too narrow. NaN and infinities are refused: a
-missing measurement is the caller's to explain, not to average away.
+There must be one value per independent unit (a track, a training seed). If repeated measurements of
+one unit are pooled, every interval here is too narrow. NaN and infinities are refused, because the
+caller must decide what a missing measurement means.
 """
 
 import math
@@ -21,18 +21,18 @@ Alternative = Literal["two-sided", "greater", "less"]
 EXACT_LIMIT = 20
 MONTE_CARLO_FLIPS = 100_000
 BATCH = 1 << 14
-"""Flips that are summed at a time, which bounds the memory."""
+"""Number of flips that are summed at once; it limits the memory."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A point estimate with a 95% interval (or another, where the caller asked for it).
+    """A point estimate with a 95% interval (or another confidence, if requested).
 
     Attributes:
-        mean: the statistic that was asked for, which is the mean unless the caller said else.
-        low, high: the interval; None where there are too few values for one.
+        mean: the statistic, usually the mean.
+        low, high: the interval; None if there are too few values.
         n: number of values.
-        values: the two values themselves, where there are two and so no interval.
+        values: the two values themselves if there are exactly two, and so no interval.
     """
 
     mean: float
@@ -44,7 +44,7 @@ class Estimate:
     def to_dict(self) -> dict[str, Any]:
         """`{"mean", "low", "high", "n"}`, the form of every record in this project.
 
-        `values` is added, as a list, where it is not empty.
+        `values` is added as a list if it is not empty.
         """
         plain = {"mean": self.mean, "low": self.low, "high": self.high, "n": self.n}
         return plain | ({"values": list(self.values)} if self.values else {})
@@ -60,8 +60,8 @@ class Estimate:
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Mean of `values` (1-D, n >= 1) with Student's t interval, from two values on.
 
-    It knows no range and is enormous for two values. It is what the ledgers of campaigns hold;
-    results for people use `bounded_interval`.
+    It ignores the range of the quantity, and it is very wide for two values. The ledgers of
+    campaigns hold it; results for people use `bounded_interval`.
     """
     x = _checked(values)
     _check_confidence(confidence)
@@ -80,14 +80,14 @@ def bounded_interval(
 ) -> Estimate:
     """Mean of `values` (1-D, n >= 1) with an interval inside the quantity's range.
 
-    Student's t on a scale without ends, carried back (delta method): the logit of the mean where
-    the range has two ends (between -1 and 1 that is Fisher's z), the logarithm of the distance to
-    the end where it has one, the mean itself where it has none. If all values lie on one end of
-    two, the interval is Wilson's for no successes in n trials. Two values have no interval: they
-    stand in `Estimate.values`.
+    It is Student's t interval on a transformed scale without ends, transformed back (delta method).
+    For a range with two ends the scale is the logit of the mean (for -1 to 1 this is Fisher's z).
+    For one end it is the logarithm of the distance to that end. Without ends it is the mean itself.
+    If all values lie on one end of a range with two, the interval is Wilson's for no successes in n
+    trials. Two values have no interval; they are in `Estimate.values`.
 
     Args:
-        low, high: ends of the range; None where it has none.
+        low, high: ends of the range; None for an open end.
 
     Raises:
         ValueError: values that are not finite or not in the range, or a range without width.
@@ -149,9 +149,9 @@ def bootstrap_interval(
 ) -> Estimate:
     """`statistic` of `values` (1-D, n >= 1) with the BCa bootstrap interval (Efron 1987).
 
-    `statistic(sample, axis=...)` reduces an array along an axis, as numpy's functions do. Where
-    resampling cannot move the statistic (all values equal), the interval has no width. Where BCa's
-    corrections are not defined (a median among many equal values), it is the percentile interval.
+    `statistic(sample, axis=...)` reduces an array along an axis, as numpy's functions do. If all
+    values are equal, the interval has no width. If the corrections of BCa are not defined (a median
+    among many equal values), it is the percentile interval.
     """
     x = _checked(values)
     _check_confidence(confidence)
@@ -204,10 +204,10 @@ def sign_flip_test(
     exact = d.size <= EXACT_LIMIT
     scale = float(np.abs(d).sum()) or 1.0
     if d.size == 1:
-        d = np.append(d, 0.0)  # scipy wants two values; a zero changes no share of the flips
+        d = np.append(d, 0.0)  # scipy needs two values; a zero changes no sum
     result = stats.permutation_test(
         (d,),
-        # Equal sums reached in another order of additions differ in their last bits: still ties.
+        # Rounded, because equal sums from another order of additions differ in their last bits.
         lambda x, axis: np.round(x.sum(axis=axis) / scale, 12),
         permutation_type="samples",
         alternative=alternative,

@@ -1,7 +1,7 @@
-"""What a racing car measures, sees and does: every field declared once.
+"""The telemetry, observation and action of a racing car: every field is declared here, once.
 
-The simulator fills these fields, `replay` records them, world models learn to predict them. A new
-field of telemetry is one entry here and one line in `envs/racing/sim/telemetry.py`.
+The simulator fills these fields, `replay` records them, and world models learn to predict them. A
+new field of telemetry is one entry here and one line in `envs/racing/sim/telemetry.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 VERSION = 1
-"""Of this declaration, written into every shard. Raise it when the unit or the meaning of a field
-changes; a field that is added needs no new version, because shards list the names they have."""
+"""Version of this declaration, written into every shard. Raise it when the unit or the meaning of a
+field changes. A new field needs no new version, because shards list the names of their fields."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,13 @@ class Field:
     """One field.
 
     Attributes:
-        unit: of its values.
+        unit: unit of the values.
         meaning: one line for people.
-        low, high: bounds of its values, None where there is none.
-        learnable: a world model can learn to read it from frames (it depends on no position in the
-            world's own axes and on nothing long ago).
+        low, high: bounds of the values; None for no bound.
+        learnable: whether a world model can learn to predict it from frames. It must not depend on
+            absolute positions or on events long ago.
         dtype: numpy's name of the type.
-        shape: of one value.
+        shape: shape of one value.
     """
 
     unit: str
@@ -68,23 +68,23 @@ TELEMETRY: dict[str, Field] = {
     "y": Field("units", "position of the hull's origin"),
     "heading": Field("rad", "direction of the car: it faces (-sin, cos) of it"),
 }
-"""By name, in the order of the columns of a telemetry table."""
+"""Name -> field, in the order of the columns of a telemetry table."""
 
 MOTION: dict[str, Field] = {
     "move_left": Field("units", "how far the car moved to its left in this step"),
     "move_ahead": Field("units", "how far the car moved ahead in this step"),
     "turn": Field("rad", "how far the car turned in this step, positive to the left"),
 }
-"""How a car came to where it is, in its axes before the step; computed from x, y and heading."""
+"""The car's movement in one step, in its axes before the step; computed from x, y and heading."""
 
 ACTION: dict[str, Field] = {
     "steer": Field("share of full lock", "steering command, positive to the right", -1.0, 1.0),
     "gas": Field("share", "accelerator pedal", 0.0, 1.0),
     "brake": Field("share", "brake pedal", 0.0, 1.0),
 }
-"""By name, in the order of an action's numbers."""
+"""Name -> field, in the order of the numbers of an action."""
 
 OBSERVATION = Field(
     "", "CarRacing's view of the car: red, green, blue", 0, 255, dtype="uint8", shape=(96, 96, 3)
 )
-"""A frame as it is recorded; what a policy sees may be smaller, grey or several at a time."""
+"""A recorded frame. A policy may observe smaller, grey or several frames."""

@@ -1,4 +1,4 @@
-"""What every learner of behaviour uses: action distributions, returns, scaling.
+"""Shared parts of reinforcement learning: policies, action distributions, returns, scaling.
 
 May import: `common`.
 """

@@ -1,6 +1,6 @@
-"""How decisions become steer, gas and brake: one pedal or two, and actions that are held.
+"""Turns decisions into steer, gas and brake: one pedal or two, and actions held for some ticks.
 
-Shared by PPO, by collection, by dreams and by the actor in imagination, so that a decision means
+PPO, data collection, dreams and an actor in imagination share this module, so that a decision means
 the same everywhere.
 """
 
@@ -22,19 +22,19 @@ CONTROLS = {
     "one": {"steer": (-1.0, 1.0), "pedal": (-1.0, 1.0)},
     "two": {"steer": (-1.0, 1.0), "gas": (0.0, 1.0), "brake": (0.0, 1.0)},
 }
-"""What a policy of so many pedals decides, with bounds."""
+"""Number of pedals -> the controls that a policy decides, with their bounds."""
 
 
 def press(controls: Tensor) -> Tensor:
     """The action (..., 3), steer, gas and brake, that `controls` (..., 2 or 3) stand for.
 
-    One pedal is gas above zero and its square the brake below. Squared, the brake is gentle near
-    the middle: noise there must not cost speed, or the deterministic driver would be faster than
-    the one that was trained.
+    With one pedal, a positive value is the gas, and the square of a negative value is the brake.
+    The square makes the brake weak near zero. Otherwise the noise of training would cost speed, and
+    the deterministic driver would be faster than the trained one.
     """
     if controls.shape[-1] == ACTION_SIZE:
         return controls
-    import torch  # here, as drivers without a network need none
+    import torch  # here, because drivers without a network do not need it
 
     steer, pedal = controls.unbind(-1)
     return torch.stack([steer, pedal.clamp(min=0), (-pedal).clamp(min=0).square()], -1)
@@ -43,14 +43,15 @@ def press(controls: Tensor) -> Tensor:
 def ticks_since_decision(
     previous: np.ndarray, is_first: np.ndarray, repeat: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which cars decide at this tick, where an action is held for `repeat` ticks.
+    """Which cars decide at this tick, if every action is held for `repeat` ticks.
 
     Args:
-        previous: (n,) int64, ticks since the last decision, as of the tick before.
-        is_first: (n,) bool; an episode's first tick is a decision.
+        previous: (n,) int64, ticks since the last decision, at the tick before.
+        is_first: (n,) bool; a car decides at the first tick of an episode.
 
     Returns:
-        (n,) ticks since the last decision, 0 for those that decide now, and (n,) bool, who does.
+        (n,) ticks since the last decision, 0 for cars that decide now; (n,) bool, which cars
+        decide now.
     """
     ticks = np.where(is_first, 0, (previous + 1) % repeat)
     return ticks, ticks == 0

@@ -51,8 +51,8 @@ class SquashedGaussian:
         """One-sample Monte-Carlo estimate of the action's differential entropy, (...).
 
         Reparametrised, so its gradient is an unbiased estimate of the entropy's gradient. (The
-        Gaussian's entropy is not the squashed one's: it grows without bound, this cannot exceed
-        the log volume of the box.)
+        entropy of the Gaussian before squashing is another quantity: it grows without bound,
+        while this one cannot exceed the log volume of the box.)
         """
         return -self.log_prob(self.sample(noise))
 
@@ -71,10 +71,10 @@ class SquashedGaussian:
 
 
 class ClippedGaussian(SquashedGaussian):
-    """A Gaussian whose sample is cut off at the bounds, as most PPO code has it.
+    """A Gaussian whose sample is cut off at the bounds, as in most PPO code.
 
-    The action is low + (high - low)(clip(u, -1, 1) + 1)/2 and the density that of u before the cut:
-    samples beyond a bound count as different actions although the world sees the same one.
+    The action is low + (high - low)(clip(u, -1, 1) + 1)/2 and the density is that of u before the
+    cut: samples beyond a bound count as different actions, although the car gets the same one.
     """
 
     def squash(self, u: Tensor) -> Tensor:

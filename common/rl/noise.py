@@ -1,9 +1,9 @@
-"""Random draws that belong to a car and a decision, whatever the batch.
+"""Random draws that depend on the car and its decision only, not on the batch.
 
-A generator of (seed, decision) is numpy's counter-based Philox with the seed as its key and the
-decision's number in its counter. So a draw can be made again without the ones before it, and cars
-that are driven together draw what they would draw alone. `Draws` is the part of a policy's carry
-that says where a car is in its sequence.
+The generator of (seed, decision) is numpy's counter-based Philox: the seed is its key, and the
+number of the decision is in its counter. So a draw can be repeated without the ones before it, and
+a car in a batch draws the same numbers as alone. `Draws` is the part of a policy's carry that says
+where a car is in its sequence.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class Draws(NamedTuple):
     """Where n cars are in their random sequences.
 
     Attributes:
-        seed: (n,) uint64.
-        decision: (n,) int64, decisions made since `initial`.
+        seed: (n,) uint64, the seed of each car.
+        decision: (n,) int64, number of decisions since `initial`.
     """
 
     seed: np.ndarray
     decision: np.ndarray
 
     def advance(self) -> Draws:
-        """The same a decision later."""
+        """The same cars, one decision later."""
         return Draws(self.seed, self.decision + 1)
 
 
@@ -36,7 +36,7 @@ def initial_draws(n: int, seeds: Sequence[int] | None = None) -> Draws:
     Seeds of more than 64 bits are folded.
 
     Raises:
-        ValueError: another number of seeds than of cars.
+        ValueError: the number of seeds is not the number of cars.
     """
     seeds = range(n) if seeds is None else seeds
     if len(seeds) != n:
@@ -47,17 +47,17 @@ def initial_draws(n: int, seeds: Sequence[int] | None = None) -> Draws:
 def generator(seed: int, decision: int, stream: int = 0) -> np.random.Generator:
     """The generator of one decision of the car with this seed.
 
-    `stream` keeps apart what draws independently for the same car, such as a driver and the noise
-    on its actions.
+    Parts that draw independently for the same car, such as a driver and the noise on its actions,
+    use different `stream` numbers.
     """
-    # A block of draws counts in the lowest of four words: the decision has a word of its own.
+    # Philox counts its draws in the lowest of four words, so the decision gets another word.
     counter = np.array([0, 0, 0, decision], np.uint64)
     key = np.array([seed, stream], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def standard_normal(draws: Draws, size: int, stream: int = 0) -> np.ndarray:
-    """(n, size) float64, `size` numbers for the next decision of every car."""
+    """(n, size) float64: `size` numbers for the next decision of every car."""
     values = np.zeros((len(draws.seed), size))
     for row, seed, decision in zip(values, draws.seed, draws.decision, strict=True):
         row[:] = generator(seed, decision, stream).standard_normal(size)

@@ -1,9 +1,9 @@
 """The contract of everything that drives: trained, scripted, or a person at the keyboard.
 
-A policy drives a batch of n cars. What it remembers of them is its *carry*: arrays whose first axis
-is the car, alone or together in tuples, dataclasses and dicts. The caller keeps the carry and hands
-it back at the next decision, so an episode can be stopped, saved and continued, and one policy
-can drive several batches at a time.
+A policy drives a batch of n cars. Its memory of them is its *carry*: one or more arrays whose first
+axis is the car, nested in tuples, dataclasses and dicts. The caller keeps the carry and passes it
+to the next decision. So an episode can be stopped, saved and continued, and one policy can drive
+several batches at a time.
 
     carry = policy.initial(n, seeds)
     is_first = np.ones(n, bool)
@@ -11,7 +11,7 @@ can drive several batches at a time.
         action, carry = policy.act(carry, observation, is_first)
         ...
 
-What a policy does with a car depends on that car alone: neither on its neighbours nor on n.
+The action for a car depends on that car alone, not on the other cars of the batch or on n.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from common.telemetry import TELEMETRY
 
 Carry = Any
 """Arrays with a leading car axis (numpy or torch), nested in tuples, dataclasses and dicts; None
-is a carry that remembers nothing."""
+for a policy without memory."""
 
 Size = Literal[64, 96]
 FrameStack = Annotated[int, Field(ge=1, le=16)]
@@ -37,7 +37,7 @@ ActionRepeat = Annotated[int, Field(ge=1, le=50)]
 
 @config_class
 class ObservationSpec:
-    """A policy that sees: the frames that it was trained on, so that any source can feed it.
+    """The frames that a policy observes.
 
     Attributes:
         size: frame height and width in pixels.
@@ -62,10 +62,10 @@ class ObservationSpec:
 
 @config_class
 class TelemetrySpec:
-    """A policy that reads instruments instead of pixels; scripted drivers do.
+    """The telemetry that a policy observes instead of pixels, as scripted drivers do.
 
     Attributes:
-        names: telemetry values, by the names of `common.telemetry`; none for a policy that needs
+        names: names of telemetry values (see `common.telemetry`); empty for a policy that needs
             no observation, such as a person who looks at the screen.
         action_repeat: engine ticks per decision.
     """
@@ -80,7 +80,7 @@ class TelemetrySpec:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one observation, float32: a value for every name."""
+        """Shape of one observation, float32: one value per name."""
         return (len(self.names),)
 
     def gather(self, info: Mapping[str, Any], n: int) -> np.ndarray:
@@ -99,19 +99,19 @@ Spec = ObservationSpec | TelemetrySpec
 
 
 class Policy(Protocol):
-    """What drives."""
+    """A driver of n cars."""
 
     spec: Spec
-    """What `act` wants to observe, and how many engine ticks its actions are held."""
+    """The observation that `act` takes, and for how many engine ticks its actions are held."""
 
     def initial(self, n: int, seeds: Sequence[int] | None = None) -> Carry:
         """The carry of n cars that have not decided anything.
 
         Args:
             n: number of cars.
-            seeds: whole numbers, one a car, that decide everything random about it: its k-th
-                decision draws from (seed, k). The evaluator gives track seeds. Without seeds, cars
-                are numbered from 0.
+            seeds: one whole number per car. It decides all random choices for that car: decision
+                number k draws from (seed, k). The evaluator passes track seeds. Without seeds, the
+                cars get 0, 1, 2, ...
         """
 
     def act(
@@ -124,11 +124,11 @@ class Policy(Protocol):
         """Decide for every car.
 
         Args:
-            carry: what `initial` or the decision before returned; it is left as it is.
+            carry: the result of `initial` or of the last decision; it is not changed.
             observation: (n, *spec.shape), uint8 frames or float32 telemetry.
-            is_first: (n,) bool, cars whose episode starts here: what the carry remembers of their
-                last episode is forgotten. Random draws go on, so that episodes differ.
-            deterministic: a policy that samples its actions takes the most likely ones instead.
+            is_first: (n,) bool, cars whose episode starts here. The policy forgets their last
+                episode. Their random sequences continue, so that episodes differ.
+            deterministic: a policy that samples actions takes the most likely ones instead.
 
         Returns:
             Actions (n, 3), floating point: steer [-1, 1], gas and brake [0, 1]. And the next carry.
@@ -136,19 +136,19 @@ class Policy(Protocol):
 
 
 def select_observation(spec: Spec, frames: np.ndarray, info: Mapping[str, Any]) -> np.ndarray:
-    """What a policy of this `spec` observes: the frames (n, ...), or its telemetry of `info`."""
+    """The observation for this `spec`: the frames (n, ...), or telemetry from `info`."""
     return spec.gather(info, len(frames)) if isinstance(spec, TelemetrySpec) else frames
 
 
 def frame_settings(spec: Spec) -> dict[str, Any]:
-    """The fields of `envs.racing.EnvConfig` that make a world fit a policy of this `spec`."""
+    """The fields of `envs.racing.EnvConfig` that a policy with this `spec` needs."""
     settings = dataclasses.asdict(spec)
-    settings.pop("names", None)  # who reads telemetry does not look at the frames
+    settings.pop("names", None)  # telemetry needs no setting of the frames
     return settings
 
 
 def index(carry: Carry, rows: Any) -> Carry:
-    """The carry of some cars, copied; `rows` are numbers or a mask."""
+    """A copy of the carry of some cars; `rows` are their numbers, or a mask."""
     rows = np.asarray(rows)
     rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
     return _map(lambda array: array[rows], carry)
@@ -175,7 +175,7 @@ def state_dict(carry: Carry) -> dict[str, np.ndarray]:
 
 
 def load_state_dict(like: Carry, state: Mapping[str, np.ndarray]) -> Carry:
-    """The carry that `state_dict` saved; `like` is one of the same policy, of as many cars.
+    """The carry that `state_dict` saved; `like` is a carry of the same policy and number of cars.
 
     Raises:
         ValueError: arrays of another policy, or of another number of cars.
@@ -205,7 +205,7 @@ def _to_numpy(array: Any) -> np.ndarray:
 
 
 def _map(function: Callable[..., Any], carry: Carry, *others: Carry) -> Carry:
-    """`function` of every array, and of its counterparts in `others`, in a carry of that form."""
+    """Apply `function` to every array of `carry` and the matching arrays of `others`."""
     match carry:
         case None:
             return None

@@ -17,10 +17,10 @@ def gae(
 ) -> Tensor:
     """Generalised advantage estimates (Schulman et al. 2016), all arguments and result (T, ...).
 
-    `next_value[t]` is the value of the state that step t really led to: of the episode's own last
-    observation where `done[t]`, not of the next episode's first. Two masks: a terminated state is
-    worth nothing, `delta = r + gamma (1 - terminated) V' - V`; no sum crosses any ending,
-    `A[t] = delta[t] + gamma lam (1 - done[t]) A[t+1]`.
+    `next_value[t]` is the value of the state after step t. Where `done[t]`, this is the last
+    observation of the episode, not the first of the next one. There are two masks. A terminated
+    state has no value: `delta = r + gamma (1 - terminated) V' - V`. No sum crosses the end of an
+    episode: `A[t] = delta[t] + gamma lam (1 - done[t]) A[t+1]`.
     """
     delta = reward + gamma * next_value * ~terminated - value
     decay = gamma * lam * (~done).to(delta.dtype)
@@ -37,8 +37,8 @@ def lambda_returns(
 ) -> Tensor:
     """TD(lambda) returns along imagined futures (Hafner et al. 2021, equation 4), all (T, ...).
 
-    Row t is what action t led to: its reward, the value of the state there, and the probability in
-    [0, 1] that the episode goes on from it. With c = gamma continue_prob,
+    Row t is the result of action t: the reward, the value of the next state, and the probability in
+    [0, 1] that the episode continues from there. With c = gamma continue_prob,
 
         R[t] = r[t] + c[t] ((1 - lam) V[t] + lam R[t + 1]),  R[T] = V[T - 1].
 
@@ -53,5 +53,5 @@ def lambda_returns(
 
 
 def standardise(x: Tensor) -> Tensor:
-    """(x - mean) / std over all elements; the std is the population's, so one element gives 0."""
+    """(x - mean) / std over all elements, with the population's std, so one element gives 0."""
     return (x - x.mean()) / (x.std(correction=0) + EPSILON)

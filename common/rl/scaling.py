@@ -1,4 +1,4 @@
-"""Running statistics of rewards and returns, and the scaling that they give."""
+"""Running statistics of rewards and returns, and the scaling of rewards by them."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ class RunningMoments:
     squares: float = 0.0
 
     def update(self, x: Tensor) -> None:
-        """Take in every element of `x`; an empty one changes nothing."""
+        """Add every element of `x`; an empty tensor changes nothing."""
         if x.numel():
             x = x.double()
             mean = x.mean()
@@ -57,13 +57,14 @@ class RunningMoments:
 class ReturnScaler:
     """Divides rewards by the running standard deviation of discounted returns.
 
-    Per stream R = gamma R + r, started afresh after an ending; the std is over every R of every
-    active row so far (the quantity of Gymnasium's NormalizeReward, which mishandles SAME_STEP
-    autoreset). One rollout is taken in first and then scaled by a single number, so advantages
-    inside it are comparable. No mean is subtracted: that would change the task.
+    For each stream, R = gamma R + r, which restarts at 0 after the end of an episode. The standard
+    deviation is over every R of every active row so far. (Gymnasium's NormalizeReward computes the
+    same, but is wrong under SAME_STEP autoreset.) A rollout is added first and then scaled by one
+    number, so its advantages are comparable. No mean is subtracted, because that would change the
+    task.
 
-    `gather` turns one process's moments of a rollout into those of all processes, in rank order,
-    so that every process scales alike; by default there is only one.
+    `gather` takes the moments of this process for one rollout and returns those of all processes,
+    in rank order, so that every process uses the same scale. By default there is one process.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class ReturnScaler:
         self.running = torch.zeros(n_streams, dtype=torch.float64)
 
     def update(self, reward: Tensor, done: Tensor, active: Tensor) -> None:
-        """Take in a rollout: `reward`, `done` and `active` are (T, n_streams)."""
+        """Add a rollout: `reward`, `done` and `active` are (T, n_streams)."""
         returns = torch.empty_like(reward, dtype=torch.float64, device="cpu")
         reward, alive, active = reward.double().cpu(), ~done.cpu(), active.cpu()
         for t in range(len(reward)):
-            # An inactive row earns nothing and discounts nothing.
+            # An inactive row has no reward and no return.
             self.running = torch.where(active[t], self.gamma * self.running + reward[t], 0.0)
             returns[t] = self.running
             self.running = self.running * alive[t]
@@ -92,7 +93,7 @@ class ReturnScaler:
 
     @property
     def scale(self) -> float:
-        """What to multiply rewards by."""
+        """The factor for rewards."""
         return 1.0 / (self.moments.std + EPSILON)
 
     def state_dict(self) -> dict[str, Any]:

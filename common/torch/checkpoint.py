@@ -1,4 +1,4 @@
-"""Checkpoint files: tensors and plain data, whole or absent; to read one never runs its code."""
+"""Checkpoint files: tensors and plain data. A file is whole or absent; reading runs no code."""
 
 import io
 import os
@@ -27,8 +27,10 @@ def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def save_rejected(path: Path, rows: Mapping[str, Tensor]) -> str:
-    """Keep data that training could not use; returns where, or why not: a full disk must not hide
-    the reason for saving."""
+    """Save data that training could not use. Returns the path, or why it could not be written.
+
+    It raises nothing for a full disk, because that would hide the reason for saving.
+    """
     buffer = io.BytesIO()
     torch.save({name: tensor.detach().cpu() for name, tensor in rows.items()}, buffer)
     try:
@@ -45,8 +47,8 @@ def read_checkpoint(
 
     Args:
         path: the file.
-        formats: what can be read, newest first: a `format`, such as "dreamracer/ppo/1", with the
-            keys that a file of it must have besides `about`, a mapping of plain data.
+        formats: the formats that can be read, newest first, such as "dreamracer/ppo/1". Each has
+            the keys that its files must have besides `about`, a mapping of plain data.
 
     Raises:
         UserError: the file cannot be read, is damaged, or is of another format.
@@ -65,7 +67,7 @@ def read_checkpoint(
             damaged = archive.testzip()  # torch itself does not compare the checksums
         if damaged is not None:
             raise zipfile.BadZipFile(damaged)
-        with warnings.catch_warnings(action="ignore"):  # about files that are refused anyway
+        with warnings.catch_warnings(action="ignore"):  # bad files are refused anyway
             content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:
         # torch raises half a dozen types, depending on which byte is wrong.
@@ -119,7 +121,7 @@ def to_tensors(tree: Any) -> Any:
 
 
 def to_arrays(tree: Any) -> Any:
-    """`tree` with tensors as numpy arrays: the inverse of `to_tensors`, but for scalars."""
+    """`tree` with tensors as numpy arrays: the inverse of `to_tensors`, except for scalars."""
     match tree:
         case torch.Tensor():
             return tree.numpy()

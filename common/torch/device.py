@@ -9,7 +9,7 @@ from lightning.fabric import Fabric
 from common.errors import ConfigError
 
 _MALLOC_OPTIONS = ((-4, 0), (-1, 2**31 - 1), (-2, 64 * 2**20))
-"""mallopt's M_MMAP_MAX 0 (no block of its own mapping), M_TRIM_THRESHOLD, M_TOP_PAD."""
+"""Options of mallopt: M_MMAP_MAX 0 (map no block separately), M_TRIM_THRESHOLD, M_TOP_PAD."""
 MAX_THREADS = 1024
 
 
@@ -37,10 +37,10 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def set_threads(threads: int, processes: int = 1) -> int:
-    """Fix torch's number of CPU threads, which must not depend on the environment's guess.
+    """Set torch's number of CPU threads, whatever OMP_NUM_THREADS says; returns the number.
 
-    0 takes what this process may use, divided among `processes`. Returns the number. Raises
-    `ConfigError` for more than MAX_THREADS, which may end the process without a word.
+    0 takes the cores that this process may use, divided by `processes`. Raises `ConfigError` for
+    more than MAX_THREADS, because too many threads can end the process without a message.
     """
     if threads > MAX_THREADS:
         raise ConfigError(f"threads is at most {MAX_THREADS}, not {threads}")
@@ -52,20 +52,20 @@ def set_threads(threads: int, processes: int = 1) -> int:
 
 
 def tune_allocator() -> bool:
-    """Have glibc keep freed memory instead of giving it back to the system; True where it can.
+    """Let glibc keep freed memory instead of returning it to the system; False on other systems.
 
-    A training step frees and takes again hundreds of MB. By default each large block is mapped
-    anew, and the system's zeroing of its pages costs up to half of the step.
+    A training step frees and allocates hundreds of MB. By default each large block is mapped again,
+    and the system zeroes its pages, which costs up to half of the step.
     """
     try:
         libc = ctypes.CDLL("libc.so.6")
         return all(libc.mallopt(*option) == 1 for option in _MALLOC_OPTIONS)
-    except (OSError, AttributeError):  # another system's allocator: it has other habits
+    except (OSError, AttributeError):  # another system, without glibc
         return False
 
 
 def check_processes(processes: int, command: str) -> None:
-    """Raise `ConfigError` unless torchrun started as many processes as are configured."""
+    """Raise `ConfigError` unless torchrun started the configured number of processes."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if processes != started:
         raise ConfigError(
@@ -75,16 +75,16 @@ def check_processes(processes: int, command: str) -> None:
 
 
 def make_fabric(device: str, precision: str, processes: int, command: str) -> Fabric:
-    """Device, precision and process group as configured, started.
+    """A started Fabric with the configured device, precision and processes.
 
     Args:
         device: as `choose_device` takes it.
         precision: Lightning's name, such as 32-true or bf16-mixed.
-        processes: how many share every batch.
-        command: the script, for messages.
+        processes: number of processes that share every batch.
+        command: name of the script, for messages.
 
     Raises:
-        ConfigError: a device that is not there, or other processes than configured.
+        ConfigError: a missing device, or another number of processes than configured.
     """
     chosen = choose_device(device)
     check_processes(processes, command)

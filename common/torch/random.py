@@ -11,7 +11,7 @@ from common.torch.checkpoint import to_arrays, to_tensors
 
 
 def random_state() -> dict[str, Any]:
-    """Where the three generators are."""
+    """The state of the three generators."""
     return {
         "torch": torch.get_rng_state(),
         "numpy": to_tensors(np.random.get_state(legacy=False)),
@@ -20,7 +20,7 @@ def random_state() -> dict[str, Any]:
 
 
 def load_random_state(state: Mapping[str, Any]) -> None:
-    """Put the generators back to where `random_state` found them."""
+    """Restore the state that `random_state` returned."""
     torch.set_rng_state(state["torch"])
     np.random.set_state(to_arrays(state["numpy"]))
     random.setstate(state["python"])

@@ -1,7 +1,7 @@
-"""One training run, whatever is trained: its directory, processes, checkpoints, rows and progress.
+"""A training run of any trainer: its directory, processes, checkpoints, metrics and progress.
 
-A trainer (`Learner`) does one update at a time and says what has to be saved. The session around it
-does everything else, in the same way for every training command:
+A trainer (`Learner`) does one update at a time and returns the state to save. The session does
+everything else, in the same way for every training command:
 
     session = Session(COMMAND, config, overrides)        # device, processes, seeds; no files yet
     with session.open(resolved, labels, manifest):       # new or resumed run directory, locked
@@ -9,8 +9,8 @@ does everything else, in the same way for every training command:
         session.fit(learner)                             # updates, checkpoints, Ctrl-C
         return session.finish(results)                   # result.json and the last line
 
-`resume=<run directory>` goes on as if never interrupted: last.pt holds all that the learner and the
-session need, and rows of metrics that came after it are dropped and written again.
+`resume=<run directory>` continues as if the run had never stopped. last.pt holds the whole state of
+the learner and the session. Rows of metrics after it are removed and written again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from common.torch.device import make_fabric, set_threads
 
 
 class SessionConfig(Protocol):
-    """The settings that every training command has (its dataclass has them, and its own)."""
+    """The settings that every training command has, among others."""
 
     seed: int
     device: str
@@ -61,14 +61,14 @@ class Command:
     """What differs between training commands.
 
     Attributes:
-        script: what a person types, such as train_ppo.py.
-        room: first part of a new run's name.
+        script: the script, such as train_ppo.py.
+        room: first part of the name of a new run.
         budget: name of the setting that says how much to train.
-        unit: what it counts; also the key of a row that says how much is spent.
-        resumable: settings that a resumed run takes from the command line, dotted where one key of
-            a group; the others are the run's.
-        results: files of the run that become untrue when training goes on.
-        summary: a row of metrics and the time left, as one line for people.
+        unit: unit of the budget; also the key of a row that says how much is spent.
+        resumable: settings that a resumed run takes from the command line (dotted for one key of a
+            group). All others come from the run.
+        results: files of the run that are no longer correct when training continues.
+        summary: makes one line for people from a row of metrics and the time left.
     """
 
     script: str
@@ -81,42 +81,42 @@ class Command:
 
 
 class Learner(Protocol):
-    """What a session trains. All processes call every method in step."""
+    """A trainer that a session runs. All processes call its methods at the same points."""
 
     @property
     def spent(self) -> int:
         """How much of the budget is spent."""
 
     def advance(self, session: Session) -> None:
-        """Do one update, and log through the session what there is to log."""
+        """Do one update and log it with `session.log`."""
 
     def conclude(self, session: Session) -> None:
-        """Called once, after the last update and its checkpoint."""
+        """Finish; called once, after the last update and its checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that an exact resume needs, as tensors and plain data."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from what `state_dict` returned."""
 
     def write_checkpoint(self, path: Path, state: Mapping[str, Any], training: Any) -> None:
-        """Write a checkpoint of `state` with `training`, which a resume needs. One process."""
+        """Write a checkpoint of `state` and `training`, which a resume needs; in one process."""
 
 
 class Session(Generic[Config]):
-    """See the module.
+    """One training run; see the module.
 
     Args:
-        command: which training command this is.
+        command: the training command.
         config: its settings.
-        overrides: those of the command line; a resume takes only these.
+        overrides: overrides of the command line. A resume takes only these from `config`.
 
     Attributes:
-        config: the settings in effect: those of the run, if it is resumed.
-        run: the run directory, from `open` on.
+        config: the settings in use; for a resumed run, those of the run directory.
+        run: the run directory, set by `open`.
         fabric: device, precision and process group, started.
-        threads: of torch, in this process.
-        resumed: whether the run is gone on with.
+        threads: number of torch threads in this process.
+        resumed: whether this continues an existing run.
     """
 
     run: Run
@@ -144,22 +144,22 @@ class Session(Generic[Config]):
 
     @property
     def is_main(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this is the process that writes files."""
         return self.fabric.is_global_zero
 
     @property
     def budget(self) -> int:
-        """How much is to be trained, in the command's unit."""
+        """The training budget, in the command's unit."""
         return getattr(self.config, self.command.budget)
 
     @property
     def last_checkpoint(self) -> Path:
-        """What a resume goes on from."""
+        """The checkpoint from which a resume continues."""
         return self.run.checkpoints / "last.pt"
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time of the run over all resumes; what a kill undid does not count."""
+        """Wall-clock time of the run over all resumes, without work that a kill has lost."""
         return self._spent_before + time.perf_counter() - self._began
 
     def say(self, text: str) -> None:
@@ -170,12 +170,12 @@ class Session(Generic[Config]):
     def open(
         self, resolved: Mapping[str, Any], labels: Sequence[str], manifest: Mapping[str, Any]
     ) -> Iterator[Session[Config]]:
-        """Hold the run directory while the body runs; make it first if the run is new.
+        """Lock the run directory while the body runs; make it first if the run is new.
 
         Args:
             resolved: the whole configuration as plain data.
-            labels: parts of a new run's name, after the time.
-            manifest: joins a new run's manifest.
+            labels: parts of the name of a new run, after the time.
+            manifest: extra entries for the manifest of a new run.
         """
         if not self.resumed:
             self.run = self._create(resolved, labels, manifest)
@@ -200,10 +200,10 @@ class Session(Generic[Config]):
                 raise
 
     def restore(self, learner: Learner, read: Callable[[Path], Mapping[str, Any]]) -> None:
-        """If the run is resumed, go on from last.pt; from the start if there never was one.
+        """If the run is resumed, continue from last.pt, or from the start if none was ever written.
 
         Args:
-            read: the checked content of a checkpoint file.
+            read: reads and checks a checkpoint file.
 
         Raises:
             UserError: last.pt is damaged, of another configuration, or lost.
@@ -237,15 +237,15 @@ class Session(Generic[Config]):
         self.say(f"resuming after {spent} {unit}")
         if finished:
             self.say(
-                f"all {spent} {unit} are trained; what follows training is done again. A larger "
-                f"{self.command.budget}= trains on"
+                f"training is finished after {spent} {unit}; the steps after training run again. A "
+                f"larger {self.command.budget}= continues training"
             )
 
     def fit(self, learner: Learner) -> None:
-        """Train until the budget is spent, saving on the way and at the end.
+        """Train until the budget is spent, and save checkpoints on the way and at the end.
 
-        The first Ctrl-C ends training after the update that runs, with a checkpoint. With several
-        processes, which could stop at different updates, it ends them at once.
+        The first Ctrl-C ends training after the current update, with a checkpoint. Several
+        processes could stop at different updates, so there it ends them at once.
         """
         with self.display, self._stop_on_interrupt(), self._profiler() as profiler:
             while learner.spent < self.budget:
@@ -269,7 +269,7 @@ class Session(Generic[Config]):
             learner.write_checkpoint(self.last_checkpoint, state, training)
 
     def log(self, row: Mapping[str, Any], step: int, show: bool = True) -> None:
-        """Write a row of metrics at `step` (of the budget); show it too, if asked."""
+        """Write a row of metrics at `step` (in units of the budget); `show` displays it too."""
         if not self.is_main:
             return
         self.run.log(row)
@@ -279,7 +279,7 @@ class Session(Generic[Config]):
             self.display.show(row)
 
     def finish(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """Write result.json; returns the numbers of the command's last line."""
+        """Write result.json; returns the results, for the last line that the command prints."""
         results = {"run": str(self.run.path), **results}
         if self.is_main:
             self.run.write_json("result.json", results)
@@ -308,8 +308,10 @@ class Session(Generic[Config]):
         return Run(Path(self.fabric.broadcast(path)))
 
     def _refuse_a_lost_checkpoint(self) -> None:
-        """Raise `UserError` if the run has written a last.pt that is gone: beginning again would
-        empty what it logged."""
+        """Raise `UserError` if the run once had a last.pt that is gone.
+
+        A fresh start would delete the rows that it logged.
+        """
         every, unit = self.config.checkpoint_every, self.command.unit
         counts = [row[unit] for row in self.run.metrics() if unit in row]
         reached = max(counts, default=0)
@@ -346,8 +348,10 @@ class Session(Generic[Config]):
 
     @contextmanager
     def _profiler(self) -> Iterator[Any]:
-        """Trace the first `profile` updates after one that warms up, into profile.json of the run,
-        which chrome://tracing and perfetto.dev show."""
+        """Trace the first `profile` updates, after one that warms up, into profile.json of the run.
+
+        chrome://tracing and perfetto.dev show that file.
+        """
         if not self.config.profile or not self.is_main:
             yield _NoProfiler()
             return
