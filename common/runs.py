@@ -94,6 +94,8 @@ class Run:
     @classmethod
     def open(cls, path: str | os.PathLike) -> "Run":
         """The run at `path`, to continue or read it; `ConfigError` if there is none."""
+        if not os.fspath(path).strip():
+            raise ConfigError("the run directory is empty; name one, such as runs/ppo/<run>")
         path = Path(path)
         if not path.is_dir():
             raise ConfigError(f"{path}: no such run directory")
@@ -376,9 +378,14 @@ def _version(package: str) -> str | None:
 
 
 def checkpoint_in(path: str | os.PathLike, names: Sequence[str]) -> Path:
-    """`path` itself, or the first of `names` in the checkpoints of the run directory it names;
-    `UserError` for a directory that has none of them."""
+    """`path` itself, or the first of `names` in the checkpoints of the run directory it names.
+
+    A relative path that is not there is looked for in the clone too, so `experiments/checkpoints/`
+    can be named from any folder. Raises `UserError` for a directory that has none of `names`.
+    """
     path = Path(path)
+    if not path.exists() and (ROOT / path).exists():
+        path = ROOT / path
     if not path.is_dir():
         return path
     for name in names:

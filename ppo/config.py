@@ -294,8 +294,9 @@ class PPOTrainConfig:
             f"ppo.minibatches={self.ppo.minibatches} is more than the rows of a process",
         )
         rollout = self.ppo.num_envs * self.ppo.num_steps * self.env.action_repeat
+        # A resumed run keeps the rollout of its own configuration, and its budget only grows.
         _require(
-            self.total_timesteps >= rollout,
+            self.resume is not None or self.total_timesteps >= rollout,
             f"total_timesteps={self.total_timesteps:,} is less than one rollout of {rollout:,} "
             "ticks (ppo.num_envs x ppo.num_steps x env.action_repeat): ask for at least that, or "
             "lower ppo.num_steps",

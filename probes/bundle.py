@@ -200,9 +200,14 @@ def run_probe(
     return result
 
 
+def data_of(rule: ClipRule, config: ProbeConfig, *, check: bool = True) -> DataSet:
+    """The data that a rule looks at; `UserError` if it is not there."""
+    return DataSet(config.data_root, rule.tracks or config.dataset, config.split, check=check)
+
+
 def clips_of(rule: ClipRule, config: ProbeConfig) -> tuple[DataSet, list[Clip]]:
     """The data that a rule looks at, and the clips that it takes."""
-    data = DataSet(config.data_root, rule.tracks or config.dataset, config.split)
+    data = data_of(rule, config)
     return data, find_clips(data, rule, config.context, config.horizon, config.seed)
 
 

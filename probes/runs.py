@@ -14,7 +14,7 @@ from common.records import RECORDS, write_record
 from common.runs import Run, run_name
 from common.schema import config_class
 from common.torch.device import set_threads
-from probes.bundle import Memory, ProbeConfig, Result, clips_of, run_probe
+from probes.bundle import Memory, ProbeConfig, Result, clips_of, data_of, run_probe
 from probes.clips import CLIPS, RULES, committed, listing
 from probes.display import show
 
@@ -64,6 +64,10 @@ def judge(
     config = settings
     if settings.quick:
         config = replace(settings, quick=False, clips=8, film=False)
+    for name in probes:
+        data_of(
+            RULES[name], config, check=False
+        )  # first: missing data leaves no run directory behind
     content = sha256_file(path)
     directory = _directory(probes, settings, path, content)
     line: dict[str, Any] = {"directory": str(directory)}

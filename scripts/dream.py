@@ -58,7 +58,7 @@ class Settings:
         split: of the data set.
         start: episode to begin with.
         film: a scripted dream, without a screen.
-        script: the actions that are dreamt: slalom, left or right.
+        script: the actions that are dreamt: slalom, left, right or brake.
         sample: draw the state from the prior; false takes its mode.
         seed: of the random draws.
         quick: 25 ticks only.

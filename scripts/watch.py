@@ -68,6 +68,8 @@ class Settings:
             raise ValueError(f"picture ends in .png, unlike {self.picture!r}")
         if self.fps < 1 or 50 % self.fps:
             raise ValueError(f"fps divides 50, unlike {self.fps}")
+        if self.track_seed < 0:
+            raise ValueError(f"track_seed is 0 or more, not {self.track_seed}")
         refuse_sealed([self.track_seed])
         if not 0 <= self.picture_at < 1e6:
             raise ValueError(f"picture_at is 0 or more seconds, not {self.picture_at}")

@@ -16,6 +16,7 @@ from common.errors import UserError
 from common.files import atomic_write_bytes
 
 _MAKERS = {"ppo": "python train_ppo.py", "rssm": "python train_world_model.py"}
+_KINDS = {"ppo": "driver", "rssm": "world model"}
 """Room of a checkpoint's format -> the command that makes such checkpoints."""
 
 
@@ -78,7 +79,12 @@ def read_checkpoint(
         raise UserError(f"{path} is not a checkpoint of {room}: it holds no 'format'")
     if content["format"] not in formats:
         known = " and ".join(map(repr, formats))
-        raise UserError(f"{path} has format {content['format']!r}; this version reads {known}")
+        other = str(content["format"]).split("/")[1:2]
+        kind = f"a {_KINDS[other[0]]}, " if other and other[0] in _KINDS.keys() - {room} else ""
+        raise UserError(
+            f"{path} is {kind}of format {content['format']!r}; here a {_KINDS[room]} is needed, of "
+            f"format {known}"
+        )
     missing = {*formats[content["format"]], "about"} - content.keys()
     if missing:
         raise UserError(f"{path} is incomplete: no {', '.join(sorted(missing))}")

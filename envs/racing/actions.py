@@ -22,9 +22,9 @@ def check_actions(actions: np.ndarray, rows: int, *, clip: bool, where: str) -> 
         where: the environment's name for messages.
 
     Raises:
-        ValueError: another shape, NaN, or (without `clip`) a number outside its bounds.
+        ValueError: no numbers, another shape, NaN, or (without `clip`) one outside its bounds.
     """
-    actions = np.asarray(actions, np.float64)
+    actions = _numbers(actions, where)
     if actions.shape != (rows, 3):
         raise ValueError(f"{where}: actions have shape ({rows}, 3), not {actions.shape}")
     bounded = np.clip(actions, ACTION_LOW, ACTION_HIGH)
@@ -37,3 +37,23 @@ def check_actions(actions: np.ndarray, rows: int, *, clip: bool, where: str) -> 
             f"it must be a number in [{ACTION_LOW[column]:g}, {ACTION_HIGH[column]:g}]"
         )
     return bounded
+
+
+def read_action(action: np.ndarray, whose: str) -> np.ndarray:
+    """One car's action as (3,) float64; `ValueError` for no numbers or another shape.
+
+    `whose` begins the message, such as "racing: an action".
+    """
+    action = _numbers(action, whose)
+    if action.shape != (3,):
+        raise ValueError(f"{whose} has shape (3,), not {action.shape}")
+    return action
+
+
+def _numbers(actions: object, where: str) -> np.ndarray:
+    if np.iscomplexobj(actions):  # numpy would drop the imaginary part
+        raise ValueError(f"{where}: actions are real numbers, not {actions!r}")
+    try:
+        return np.asarray(actions, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{where}: actions are numbers, not {actions!r}") from None

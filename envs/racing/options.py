@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from common.errors import UserError
 from common.keys import unknown_choice
 from envs.racing.config import EnvConfig
@@ -31,13 +33,17 @@ def read_config(config: EnvConfig | None, options: Mapping[str, Any], where: str
     Raises:
         UserError: an unknown field, or a value that does not fit.
     """
+    if config is not None and not isinstance(config, EnvConfig):
+        raise UserError(f"{where}: config is an EnvConfig, not {config!r}")
     changes = dict(options)
     steps = changes.pop("max_episode_steps", None)
+    if steps is not None and (not isinstance(steps, int | np.integer) or steps < 1):
+        raise UserError(f"{where}: the limit in steps is a whole number from 1 on, not {steps!r}")
     _check_names(changes, EnvConfig, "option", where)
     try:
         config = replace(config or EnvConfig(), **changes)
         if steps is not None:
-            limit = min(config.max_ticks, steps * config.action_repeat)
+            limit = min(config.max_ticks, int(steps) * config.action_repeat)
             config = replace(config, max_ticks=limit)
     except (TypeError, ValueError) as error:
         raise UserError(f"{where}: {error}") from None

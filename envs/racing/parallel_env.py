@@ -11,6 +11,7 @@ from pettingzoo.utils import parallel_to_aec
 
 from common.errors import UserError
 from common.seeding import whole_seed
+from envs.racing.actions import read_action
 from envs.racing.rendering import RENDER_MODES
 from envs.racing.sim.dynamics import DT
 from envs.racing.vector_env import RacingVectorEnv
@@ -61,6 +62,9 @@ class RacingParallelEnv(ParallelEnv):
     ) -> None:
         if "autoreset" in options:
             raise UserError("racing: autoreset is for the vector form; call reset() here")
+        for name, ours in (("num_envs", "num_agents"), ("max_episode_steps", "max_cycles")):
+            if name in options:
+                raise UserError(f"racing: {name} is called {ours} in the parallel form")
         self._vector = RacingVectorEnv(
             num_agents,
             num_agents=num_agents,
@@ -93,17 +97,16 @@ class RacingParallelEnv(ParallelEnv):
 
     def step(self, actions: Mapping[str, np.ndarray]):
         """One decision of every live agent; five dicts by agent, as PettingZoo has them."""
+        if not isinstance(actions, Mapping):
+            raise UserError(f"racing: step takes a mapping from car to action, not {actions!r}")
         if set(actions) != set(self.agents) and not self._vector.closed:
-            odd = sorted(set(actions) ^ set(self.agents))
+            odd = sorted(set(actions) ^ set(self.agents), key=str)
             raise UserError(
                 f"racing: step takes one action for each of {self.agents}; {odd} missing or unknown"
             )
         batch = np.zeros((len(self.possible_agents), 3))
         for agent, action in actions.items():
-            action = np.asarray(action, np.float64)
-            if action.shape != (3,):
-                raise ValueError(f"racing: {agent}'s action has shape (3,), not {action.shape}")
-            batch[self._row(agent)] = action
+            batch[self._row(agent)] = read_action(action, f"racing: {agent}'s action")
         observation, reward, terminated, truncated, info = self._vector.step(batch)
         done = terminated | truncated
         result = (
@@ -130,7 +133,7 @@ class RacingParallelEnv(ParallelEnv):
         self._vector.close()
 
     def _row(self, agent: str) -> int:
-        if agent not in self._rows:
+        if agent not in self.possible_agents:
             raise UserError(f"racing: no agent {agent!r}; there are {self.possible_agents}")
         return self._rows[agent]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.seeding import whole_seed
+from envs.racing.actions import read_action
 from envs.racing.rendering import RENDER_MODES
 from envs.racing.sim.dynamics import DT
 from envs.racing.vector_env import RacingVectorEnv
@@ -81,9 +82,7 @@ class RacingEnv(gymnasium.Env):
         """One decision; action (3,): steer [-1, 1], gas [0, 1], brake [0, 1]."""
         if self._done and not self._vector.closed:
             raise UserError("racing: the episode is over; call reset() before the next step()")
-        action = np.asarray(action, np.float64)
-        if action.shape != (3,):
-            raise ValueError(f"racing: an action has shape (3,), not {action.shape}")
+        action = read_action(action, "racing: an action")
         observation, reward, terminated, truncated, info = self._vector.step(action[None])
         scalars = _scalars(info)
         if terminated[0]:

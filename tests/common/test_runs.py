@@ -232,6 +232,20 @@ def test_a_run_stands_for_its_checkpoint(tmp_path):
         assert checkpoint == tmp_path / "checkpoints" / name
 
 
+def test_a_committed_checkpoint_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    committed = Path("experiments/checkpoints/P5.pt")
+    assert checkpoint_in(committed, ("final.pt",)) == runs.ROOT / committed
+    committed.parent.mkdir(parents=True)
+    committed.touch()
+    assert checkpoint_in(committed, ("final.pt",)) == committed  # the nearest one
+
+
+def test_an_empty_run_directory_is_refused():
+    with pytest.raises(ConfigError, match="the run directory is empty; name one"):
+        Run.open("")
+
+
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path):
     check_disk(tmp_path / "not" / "there", 1, "a note")
     with pytest.raises(ConfigError, match="a copy needs at least 1048576000 MiB; free some"):

@@ -53,6 +53,10 @@ def test_values_out_of_range_are_refused(override, message):
         composed(*override.split())
 
 
+def test_a_resumed_budget_is_not_compared_with_the_default_rollout():
+    assert composed("resume=runs/ppo/small", "total_timesteps=6000").total_timesteps == 6000
+
+
 def test_the_evaluators_world_is_the_trained_one_unless_given():
     assert composed("++env.direction=cw").validation_world == ("race", "cw")
     assert composed("++env.direction=both").validation_world == ("race", "ccw")

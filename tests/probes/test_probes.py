@@ -18,6 +18,8 @@ from probes import RULES, ProbeConfig, run_probe
 from probes.bundle import Thresholds, judge
 from probes.clips import ClipRule, find_clips, listing
 from probes.judge import camera_motion, follow
+from probes.runs import Settings
+from probes.runs import judge as judge_all
 from replay import DataSet
 from rssm import WorldModel, checkpoint
 from rssm.config import HeadConfig, ModelConfig, RSSMConfig
@@ -206,6 +208,16 @@ def test_a_verdict_names_each_criterion():
         "yaw_slope": True, "forward_slope": False, "yaw_final_error": True,
         "ssim_above_repeat_last": False, "ssim_above_constant_motion": True,
     }  # fmt: skip
+
+
+def test_missing_data_leaves_no_run_directory(saved, root, tmp_path):
+    """`all` needs NOVEL last of all; that it is missing is said before anything is judged."""
+    settings = Settings(
+        checkpoint=str(saved), data_root=str(root), run_root=str(tmp_path / "runs"), quick=True
+    )
+    with pytest.raises(UserError, match=r"collect_replay\.py dataset=NOVEL"):
+        judge_all(list(RULES), settings)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import torch
 
 import rssm
 from common.errors import UserError
+from common.torch.checkpoint import write_checkpoint
 from rssm import checkpoint
 from rssm.world_model import WorldModel
 from tests.rssm.toys import DISCRETE, NETWORK, batch, config, model
@@ -72,6 +73,9 @@ def test_foreign_and_damaged_files_are_refused(tmp_path, path):
     (tmp_path / "y.pt").write_bytes(data)
     with pytest.raises(UserError, match="not a readable checkpoint"):
         rssm.load_world_model(tmp_path / "y.pt")
+    write_checkpoint(tmp_path / "driver.pt", {"format": "dreamracer/ppo/1", "about": {}})
+    with pytest.raises(UserError, match=r"driver\.pt is a driver, of .*; here a world model"):
+        rssm.load_world_model(tmp_path / "driver.pt")
     with pytest.raises(UserError, match="format"):
         rssm.load_world_model("experiments/checkpoints/race.pt")
 

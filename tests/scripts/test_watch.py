@@ -103,6 +103,7 @@ def test_a_missing_default_checkpoint_says_what_to_do(watch, tmp_path, monkeypat
         (["fps=30"], "fps"),
         (["fps=0"], "fps"),
         (["track_seed=500"], "sealed"),
+        (["track_seed=-3"], "track_seed is 0 or more"),
         (["picture_at=-1"], "picture_at"),
     ],
 )

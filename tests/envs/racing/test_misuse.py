@@ -1,5 +1,6 @@
 """The batched environment against hostile hands: snapshots, seeds, first resets."""
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -49,6 +50,25 @@ def test_the_first_reset_starts_every_world(mask):
     with pytest.raises(UserError, match=r"reset\(\) before step"):
         env.step(np.zeros((2, 3)))
     env.close()
+
+
+@pytest.mark.parametrize("action", ["left", {"steer": 1.0}, [1j, 0, 0]])
+def test_an_action_is_of_real_numbers(action):
+    single = gymnasium.make("racing/CarRacing-v0", disable_env_checker=True)
+    single.reset(seed=1)
+    batched = RacingVectorEnv(1, preset="carracing")
+    batched.reset(seed=1)
+    with pytest.raises(ValueError, match=r"racing: an action: actions are (real )?numbers, not"):
+        single.step(action)
+    with pytest.raises(ValueError, match=r"carracing\): actions are (real )?numbers, not"):
+        batched.step([action])
+    for env in (single, batched):
+        env.close()
+
+
+def test_a_configuration_is_one():
+    with pytest.raises(UserError, match="config is an EnvConfig, not 3"):
+        RacingVectorEnv(2, 3)
 
 
 def test_ticks_count_what_really_ran():

@@ -222,6 +222,23 @@ def test_the_parallel_form_refuses_what_the_others_refuse():
     env.reset(seed=1)
     with pytest.raises(ValueError, match=r"car_1's action has shape \(3,\), not \(\)"):
         env.step({"car_0": GAS, "car_1": 0.5})
+    with pytest.raises(ValueError, match="car_1's action: actions are numbers, not 'left'"):
+        env.step({"car_0": GAS, "car_1": "left"})
+    for wrong in ([GAS, GAS], None):
+        with pytest.raises(UserError, match="step takes a mapping from car to action"):
+            env.step(wrong)
+    with pytest.raises(UserError, match=r"\[0, 'car_0', 'car_1'\] missing or unknown"):
+        env.step({0: GAS})
+    with pytest.raises(UserError, match=r"no agent \['car_0'\]"):
+        env.action_space(["car_0"])
+    for options, message in (
+        ({"num_envs": 2}, "num_envs is called num_agents"),
+        ({"max_episode_steps": 2}, "max_episode_steps is called max_cycles"),
+        ({"max_cycles": "2"}, "the limit in steps is a whole number from 1 on, not '2'"),
+        ({"max_cycles": 0}, "the limit in steps is a whole number from 1 on, not 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            RacingParallelEnv(2, **options)
     _, rewards, *_ = env.step({"car_0": GAS, "car_1": GAS})
     assert rewards == {"car_0": -2.0, "car_1": -2.0}
     *_, truncated, infos = env.step({"car_0": GAS, "car_1": GAS})
