@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
@@ -90,18 +90,19 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on `device`."""
+        return self._map(lambda tensor: tensor.to(device))
 
-        def moved(part: Tensor | None) -> Tensor | None:
-            return None if part is None else part.to(device)
+    def first(self, windows: int) -> Batch:
+        """The first few windows."""
+        return self._map(lambda tensor: tensor[:windows])
 
-        targets = {name: target.to(device) for name, target in self.targets.items()}
-        return Batch(
-            self.action.to(device),
-            self.is_first.to(device),
-            targets,
-            moved(self.observation),
-            moved(self.before),
-        )
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        parts = {
+            name: function(part) if isinstance(part, Tensor) else part
+            for name, part in self._asdict().items()
+        }
+        targets = {name: function(target) for name, target in self.targets.items()}
+        return Batch(**parts | {"targets": targets})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name, to be saved."""

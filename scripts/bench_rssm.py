@@ -277,7 +277,7 @@ def speed(settings: Settings, run: Run) -> "Results":
             if number:
                 seconds[name].append(lap["total"])
         print(f"speed: round {number} of {settings.rounds}", flush=True)
-    small = {name: tensor[:2] for name, tensor in take(0).items()}
+    small = take(0).first(2)
     table = {}
     for name, side in sides.items():
         counts = bench.flops(lambda side=side: side.loss(small))

@@ -42,7 +42,7 @@ RUN = {
 MODULES = {"probes": ("probes.runs", 3), "experiments.ladder": ("experiments.rungs.settings", 2)}
 """Where the settings of `python -m` commands are, and the words before them."""
 
-READERS_OWN = {"reward.pace=0.5", "proposer.transcript=middle.jsonl"}
+READERS_OWN = {"reward.pace=0.5", "proposer.transcript=middle.jsonl", "ladder run=2E"}
 """Settings that exist only after the steps that the page explains; tests/docs/test_extend.py takes
 them."""
 
@@ -58,7 +58,7 @@ PLACEHOLDERS = {
 def printed(page: Path) -> list[str]:
     """The commands in a page's code blocks and between backquotes."""
     text = page.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(?!python)\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
     prose = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     quoted = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)]

@@ -102,7 +102,7 @@ class TestDriver:
 
 class TestRefusal:
     def test_missing(self, tmp_path):
-        with pytest.raises(UserError, match=r"nothing\.pt: No such file"):
+        with pytest.raises(UserError, match=r"nothing\.pt: no such checkpoint; python train_ppo"):
             ppo.load_policy(tmp_path / "nothing.pt")
 
     def test_directory(self, tmp_path):

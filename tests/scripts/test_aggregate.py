@@ -279,17 +279,17 @@ def test_curves_meet_on_one_grid():
         columns += ("validation/native_return", "validation/off_track_rate")
         return {"ticks": ticks} | {name: list(progress) for name in columns}
 
-    first = curve([100, 200, 300], [0.0, 1.0, 2.0])
-    second = curve([110, 210, 290, 400], [None, 1.1, 1.9, 3.0])
+    first = curve([100, 200, 300], [0.0, 0.2, 0.4])
+    second = curve([110, 210, 290, 400], [None, 0.22, 0.38, 0.6])
     together = common_curve([first, second])
     assert together["ticks"] == [110, 200, 300]
     assert together["validation/progress"]["mean"][0] is None  # no value yet in one of them
     assert together["validation/progress"]["mean"][1] is None  # nor between it and the next
-    assert together["validation/progress"]["mean"][2] == pytest.approx((2.0 + 2.0) / 2, abs=1e-9)
-    uneven = curve([100, 290, 300], [0.0, 1.0, 0.5])
-    assert common_curve([uneven])["validation/progress"]["mean"] == [0.0, 1.0, 0.5]  # peak and all
+    assert together["validation/progress"]["mean"][2] == pytest.approx((0.4 + 0.4) / 2, abs=1e-9)
+    uneven = curve([100, 290, 300], [0.0, 0.2, 0.1])
+    assert common_curve([uneven])["validation/progress"]["mean"] == [0.0, 0.2, 0.1]  # peak and all
     alone = common_curve([first])
-    assert alone["validation/progress"]["mean"] == [0.0, 1.0, 2.0]
+    assert alone["validation/progress"]["mean"] == [0.0, 0.2, 0.4]
     assert alone["validation/progress"]["low"] == [None] * 3
     assert common_curve([curve([], [])]) == {}
 
