@@ -86,8 +86,11 @@ def config_class(cls: type[T] | None = None, *, frozen: bool = True) -> Any:
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             validated(self, *args, **kwargs)
+            _refuse_booleans(made, dict(zip(field_types(made), args, strict=False)) | kwargs)
         except ValidationError as error:
             raise ValueError(_first_message(error, made)) from None
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
 
     made.__init__ = init
     return made
@@ -104,12 +107,14 @@ def build(schema: type[T], data: Mapping[str, Any]) -> T:
     # As JSON, because pydantic's strict mode then accepts lists as tuples and mappings as classes.
     text = to_json(data, inf_nan_mode="constants", serialize_unknown=True)
     try:
-        return _adapter(schema).validate_json(text, strict=True, extra="forbid")
+        built = _adapter(schema).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         whole = [one for one in error.errors() if _whole_float(one)]
         if whole:  # 1e6 is how people write a million steps
             return build(schema, _with_integers(data, schema, whole))
         raise ConfigError(_first_message(error, schema)) from None
+    _refuse_booleans(schema, data)
+    return built
 
 
 @cache
@@ -186,6 +191,22 @@ def _with_integers(data: Any, schema: type, errors: Sequence[ErrorDetails]) -> A
             node = node[int(part) if isinstance(node, list) else part]
         node[int(last) if isinstance(node, list) else last] = int(error["input"])
     return data
+
+
+def _refuse_booleans(hint: Any, value: Any, key: str = "") -> None:
+    """Raise `ConfigError` for true or false among `value` where only numbers may be chosen.
+
+    Python has True == 1, so pydantic takes one for the other in a Literal.
+    """
+    if isinstance(value, bool):
+        kinds, choices = [plain_type(arm) for arm in arms(hint)], _choices(hint)
+        allowed = bool in kinds or Any in kinds or any(value is choice for choice in choices)
+        if choices and not allowed:
+            raise unknown_choice(key, value, choices)
+    elif isinstance(value, Mapping | list | tuple):
+        members = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, member in members:
+            _refuse_booleans(child_type(hint, str(name)), member, join(key, str(name)))
 
 
 def _choices(hint: Any) -> list[Any]:

@@ -176,3 +176,35 @@ def test_validate_resolves_interpolations_and_reports_missing_values():
         validate({"name": "${nowhere}"}, Outer)
     with pytest.raises(ConfigError, match="name"):
         validate({"name": "???"}, Outer)
+
+
+@config_class
+class Choices:
+    size: Literal[1, 2] | None = None
+    switch: Literal[1] | bool = 1
+    signs: tuple[Literal[1, -1], ...] = ()
+    inner: Inner = field(default_factory=Inner)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"size": True}, "size: true is not one of 1, 2"),
+        ({"signs": [1, True]}, "signs.1: true is not one of 1, -1"),
+        ({"inner": {"level": True}}, "inner.level: true is not one of 1, 2"),
+        ({"inner": {"level": False}}, "inner.level: false is not one of 1, 2"),
+    ],
+)
+def test_true_is_not_the_number_one_among_choices(data, message):
+    with pytest.raises(ConfigError) as error:
+        build(Choices, data)
+    assert str(error.value) == message
+    assert build(Choices, {"switch": True, "size": 1, "signs": [-1]}).signs == (-1,)
+
+
+def test_a_constructor_takes_no_boolean_for_a_number_among_choices():
+    with pytest.raises(ValueError, match="size: true is not one of 1, 2"):
+        Choices(size=True)
+    with pytest.raises(ValueError, match="level"):
+        Inner(0.1, 10, "fast", True)
+    assert Choices(size=2, switch=True).size == 2
