@@ -126,7 +126,13 @@ def _checked(text: str, schema: type, directories: Sequence[Path]) -> str:
     try:
         override = OverridesParser.create().parse_override(text)
     except HydraException as error:
-        raise ConfigError(f"cannot read '{text}' as name=value: {error}") from None
+        name, _, value = text.partition("=")
+        quotes = (
+            ""
+            if value.isascii()
+            else f"; put letters such as these in quotes: \"{name}='{value}'\""
+        )
+        raise ConfigError(f"cannot read '{text}' as name=value: {error}{quotes}") from None
     key = override.key_or_group
     if not key:
         raise ConfigError(f"'{text}': write name=value (--help lists the names)")

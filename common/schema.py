@@ -27,13 +27,14 @@ sentence under `Attributes:`. A group inside a group is a field with
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, overload
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
-from pydantic_core import ErrorDetails, to_json
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from common.errors import ConfigError
 from common.keys import (
@@ -105,7 +106,13 @@ def build(schema: type[T], data: Mapping[str, Any]) -> T:
     if not isinstance(data, Mapping):
         raise ConfigError(_wrong_type("", _group(schema), data))
     # As JSON, because pydantic's strict mode then accepts lists as tuples and mappings as classes.
-    text = to_json(data, inf_nan_mode="constants", serialize_unknown=True)
+    try:
+        text = to_json(data, inf_nan_mode="constants", serialize_unknown=True)
+    except PydanticSerializationError:  # Python keeps bytes that it cannot read as lone surrogates
+        raise ConfigError(
+            f"the encoding of this terminal ({sys.getfilesystemencoding()}) lacks some of the "
+            "letters that were typed; use plain letters, or set PYTHONUTF8=1"
+        ) from None
     try:
         built = _adapter(schema).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
