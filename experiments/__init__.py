@@ -1,8 +1,8 @@
-"""Experiments as data, and what turns finished runs into results.
+"""Experiments described as data, and the code that turns finished runs into results.
 
-Averages over training seeds, the ablation study's variants, model cards, figures, our trainer under
-a stopwatch and the published numbers to compare with. `records/` holds the committed results and
-`checkpoints/` the committed drivers. Import the modules by name, for example
+It averages over training seeds, defines the ablation study, writes model cards and figures, times
+the trainer, and holds the published numbers to compare with. `records/` holds the committed results
+and `checkpoints/` the committed models. Import the modules by name, for example
 `from experiments.training.finished import FinishedRun`.
 """
 

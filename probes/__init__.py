@@ -1,8 +1,8 @@
-"""Probes: what a world model imagines, judged on clips that geometry chose.
+"""Probes judge the predictions of a world model on clips selected by geometric rules.
 
-`python -m probes <probe> checkpoint=...` imagines the horizon of every clip from its context, open
-loop by the prior, and compares pictures, camera motion and telemetry with what happened, beside
-baselines that know no world.
+`python -m probes <probe> checkpoint=...` lets the model see the context of every clip and then
+imagine the rest open loop, with its prior alone. It compares imagined pictures, camera motion and
+telemetry with the recorded ones, and with baselines that use no world model.
 """
 
 import dreamracer  # noqa: F401  refuses foreign packages of the same names

@@ -8,17 +8,17 @@ from probes.clips import RULES
 from probes.runs import Settings, judge, list_clips
 
 DESCRIPTION = f"""
-Judge a world model by probes: {", ".join(RULES)}, or all. Several are named with commas.
+Judge a world model by probes: {", ".join(RULES)}, or all. Separate several by commas.
 
     python -m probes sharp_turn checkpoint=runs/rssm/<run>/checkpoints/final.pt
     python -m probes all checkpoint=experiments/checkpoints/P5.pt film=false
     python -m probes clips
 
-`clips` only lists which windows the rules take, and says whether those are the committed ones.
+`clips` only lists the windows that the rules select, and says whether they are the committed ones.
 
-Clips come from tracks that nothing was trained on (python scripts/collect_replay.py
-dataset=PROBE, and dataset=NOVEL for novel_layout). Numbers, curves, figures and films are written
-below runs/.
+The clips come from tracks that are never used for training. Collect them with
+python scripts/collect_replay.py dataset=PROBE (dataset=NOVEL for novel_layout). Numbers, curves,
+figures and films are written below runs/.
 """
 
 

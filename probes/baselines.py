@@ -1,4 +1,4 @@
-"""What a world model has to beat: predictions that know no world, and ceilings."""
+"""Baselines that a world model has to beat: moved pictures, and a regression without pixels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from probes.camera import PictureCamera
 from rssm.motion import Motion, compose
 
 RIDGE = 1e-2
-"""Penalty of the blind regression, per row and standardised input."""
+"""Ridge penalty of the blind regression, per row and standardised input."""
 
 
 def warped(
     camera: PictureCamera, last: NDArray[np.float32], motions: Motion
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Frames (H, size, size, 3) that one frame shows after each motion, and where it knows them.
+    """Move one frame by each of H motions.
 
-    last: (size, size, 3) in [0, 1]; motions: (H,) each, from that frame.
+    Args:
+        camera: the camera of the picture.
+        last: the frame, (size, size, 3) in [0, 1].
+        motions: (H,) each, all relative to that frame.
+
+    Returns:
+        The moved frames (H, size, size, 3), and bool (H, size, size): the pixels whose ground the
+        frame shows.
     """
     count = len(motions.yaw)
     frames = np.empty((count, *last.shape), np.float32)
@@ -29,18 +36,18 @@ def warped(
 
 
 def constant_motion(step: Motion, horizon: int) -> Motion:
-    """Motions from a frame to the next `horizon`, if each step is like the given one."""
+    """Motions from a frame to each of the next `horizon` frames if every step equals `step`."""
     return compose(Motion(*(np.full(horizon, part, np.float64) for part in step)))
 
 
 class BlindRegression:
-    """Ridge regression of a future value from telemetry and actions alone: no pixels, no latents.
+    """Ridge regression of a future value from telemetry and actions, without pixels or latents.
 
-    Fitted per horizon on the training split: inputs are the last rows of context telemetry and all
-    actions up to the horizon.
+    One regression is fitted per horizon, on the training split. Its inputs are the last rows of
+    the context's telemetry and all actions up to the horizon.
 
     Args:
-        history: rows of context telemetry that it sees.
+        history: rows of the context's telemetry used as input.
     """
 
     def __init__(self, history: int = 5) -> None:
@@ -50,10 +57,12 @@ class BlindRegression:
     def fit(
         self, context: NDArray[np.float32], actions: NDArray[np.float32], target: NDArray
     ) -> BlindRegression:
-        """Learn from n windows.
+        """Fit the weights to n windows.
 
-        context: (n, C, k) telemetry; actions: (n, h, 3), those that lead from the context's last
-        row to the target's; target: (n,).
+        Args:
+            context: telemetry of the C context rows, (n, C, names).
+            actions: the h actions between the last context row and the target row, (n, h, 3).
+            target: (n,).
         """
         inputs = self._inputs(context, actions)
         self._mean, self._std = inputs.mean(0), np.maximum(inputs.std(0), 1e-6)
@@ -67,9 +76,9 @@ class BlindRegression:
     def predict(
         self, context: NDArray[np.float32], actions: NDArray[np.float32]
     ) -> NDArray[np.float64]:
-        """(n,) values for windows shaped like those of `fit`."""
+        """Predicted values (n,) for windows with the shapes of `fit`."""
         if self._weights is None:
-            raise ValueError("fit the regression before it predicts")
+            raise ValueError("call fit before predict")
         return self._standardised(self._inputs(context, actions)) @ self._weights
 
     def _inputs(self, context: NDArray, actions: NDArray) -> NDArray[np.float64]:

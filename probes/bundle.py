@@ -1,4 +1,4 @@
-"""A probe from checkpoint to verdict: clips, futures, numbers, pictures."""
+"""Runs one probe: selects clips, imagines futures, computes numbers, draws pictures, decides."""
 
 from __future__ import annotations
 
@@ -26,21 +26,24 @@ from replay import DataSet
 from rssm import WorldModel
 
 Memory = dict[tuple, dict[Any, Any]]
-"""What clips say without a model, by the clips, and what data taught the blind regression."""
+"""A cache for judging several models: results that depend on the clips alone, and fitted blind
+regressions."""
 
 MOVING = ("sharp_turn", "gentle_turn", "novel_layout")
-"""Probes that read the camera's motion from the frames."""
+"""Probes that measure the camera's motion in the frames."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """When a probe passes. A bound that does not apply to a probe is None.
+    """The conditions under which a probe passes. A bound that does not apply is None.
 
     Attributes:
-        slope: bounds of the median over clips of the slope of read over true yaw, and of advance.
-        yaw_error: most median error of the final yaw, as a share of the true one.
-        above_baselines: SSIM is above repeat-last and constant motion at every row of the horizon.
-        correlation: least correlation of every telemetry head at the first horizon.
+        slope: lowest and highest median slope of measured against true motion, for yaw and for
+            advance.
+        yaw_error: largest median error of the final yaw, as a share of the true yaw.
+        above_baselines: SSIM must be above that of repeat-last and of constant motion at every row
+            of the horizon.
+        correlation: smallest correlation of every telemetry head at the first horizon.
     """
 
     slope: tuple[float, float] | None = (0.9, 1.1)
@@ -51,20 +54,21 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class ProbeConfig:
-    """How to judge.
+    """The settings of a probe.
 
     Attributes:
-        context, horizon: rows.
+        context, horizon: number of rows that the model sees, and that it imagines.
         horizons: rows after the context at which telemetry is judged.
-        data_root: of the data sets.
-        dataset, split: where clips come from.
-        train: the data set whose training split teaches the blind regression; None for the one
-            that the checkpoint names.
-        clips: most clips per probe; None for the rule's own.
-        samples: futures per clip whose mean is the forecast of telemetry; pictures show one.
-        seed: of clips and noise.
+        data_root: folder of the data sets.
+        dataset, split: data set and split of the clips.
+        train: data set whose training split fits the blind regression; None uses the data set named
+            in the checkpoint.
+        clips: largest number of clips per probe; None uses the number in the probe's rule.
+        samples: number of imagined futures per clip; their mean is the forecast of telemetry.
+            Pictures show the first one.
+        seed: seed of the selection of clips and of the noise.
         film: write videos.
-        thresholds: by probe; those missing are the default's.
+        thresholds: thresholds by probe; the others have their defaults.
     """
 
     context: int = 50
@@ -102,16 +106,16 @@ class ProbeConfig:
 
 @dataclass(frozen=True)
 class Result:
-    """What a probe found, as plain data.
+    """The result of a probe, as plain data.
 
     Attributes:
-        name: of the probe.
-        numbers, curves: by part.
-        motion: true and read motion at the end of the horizon, by source of frames and axis.
-        per_clip: values in the order of the clips, by measure; larger is better in each: ssim,
-            psnr, -|1 - slope| as yaw_slope and forward_slope, -|error| of a head as speed@15.
-        clips: rule and list.
-        verdict: by criterion.
+        name: name of the probe.
+        numbers, curves: numbers by part, and curves over the horizon.
+        motion: true and measured motion at the end of the horizon, by source of frames and axis.
+        per_clip: by measure, one value per clip; larger is always better. The measures are ssim,
+            psnr, yaw_slope and forward_slope (-|1 - slope|), and heads such as speed@15 (-|error|).
+        clips: the rule and the list of clips.
+        verdict: whether each criterion holds.
     """
 
     name: str
@@ -124,11 +128,11 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Every criterion of the verdict holds."""
+        """Whether every criterion of the verdict holds."""
         return all(self.verdict.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for `<probe>.json`."""
+        """The content of `<probe>.json`."""
         return dataclasses.asdict(self) | {"passed": self.passed}
 
 
@@ -140,10 +144,10 @@ def run_probe(
     label: str,
     memory: Memory | None = None,
 ) -> Result:
-    """Judge `model` by one probe and write its film and figure into `directory`.
+    """Judge `model` by one probe and write its film and figures into `directory`.
 
-    Who judges many models hands the same `memory` to every call: what needs no model, half of the
-    work, is then found once.
+    To judge several models, pass the same `memory` to every call. The part that does not depend on
+    the model, about half of the work, is then computed only once.
 
     Raises:
         UserError: an unknown probe, missing data, or too few clips.
@@ -167,31 +171,31 @@ def run_probe(
     listed = listing(chosen, rule, data)
     listed["committed"] = committed(name, listed)
     key = (data.sha256, listed["hash"], config.context, config.horizon)
-    known = memory.setdefault(key, {})
-    if "scenery" not in known:
-        known["scenery"] = judge_baselines(futures, camera)
-    pictures, curves, per_clip = judge_pictures(futures, camera, known["scenery"])
+    cache = memory.setdefault(key, {})
+    if "baselines" not in cache:
+        cache["baselines"] = judge_baselines(futures, camera)
+    pictures, curves, per_clip = judge_pictures(futures, camera, cache["baselines"])
     numbers: dict[str, Any] = {"pictures": pictures}
     numbers["action_sensitivity"] = _sensitivity(futures)
     numbers["telemetry"] = judge_telemetry(
         futures, model.heads.telemetry, blind, config.horizons, config.seed
     )
     motion = None
-    for head, found in futures.predicted.items():
+    for head, predicted in futures.predicted.items():
         if head in futures.recorded:
             for horizon in config.horizons:
-                error = found[:, horizon - 1] - futures.recorded[head][:, horizon - 1]
+                error = predicted[:, horizon - 1] - futures.recorded[head][:, horizon - 1]
                 per_clip[f"{head}@{horizon}"] = -np.abs(error)
     if name in MOVING:
-        if "real" not in known:
-            known["real"] = _read_motion(camera, futures, futures.real)
-        read = {"imagined": _read_motion(camera, futures, futures.imagined), "real": known["real"]}
-        numbers["camera"], motion, slopes = _camera(read)
+        if "real" not in cache:
+            cache["real"] = _measure_motion(camera, futures, futures.real)
+        imagined = _measure_motion(camera, futures, futures.imagined)
+        numbers["camera"], motion, slopes = _camera({"imagined": imagined, "real": cache["real"]})
         per_clip |= slopes
     bounds = config.thresholds.get(name, DEFAULTS.get(name, Thresholds(None, None, False)))
     verdict = judge(numbers, curves, bounds, config.horizons[0])
-    kept = {measure: values.tolist() for measure, values in per_clip.items()}
-    result = Result(name, numbers, curves, motion, kept, listed, verdict)
+    values_per_clip = {measure: values.tolist() for measure, values in per_clip.items()}
+    result = Result(name, numbers, curves, motion, values_per_clip, listed, verdict)
     title = f"{name}, {label}"
     write_figure(directory / f"{name}.png", curves, motion, title)
     write_frames(directory / f"{name}_frames.png", futures, chosen)
@@ -201,12 +205,12 @@ def run_probe(
 
 
 def data_of(rule: ClipRule, config: ProbeConfig, *, check: bool = True) -> DataSet:
-    """The data that a rule looks at; `UserError` if it is not there."""
+    """The data set that a rule applies to; `UserError` if it is missing."""
     return DataSet(config.data_root, rule.tracks or config.dataset, config.split, check=check)
 
 
 def clips_of(rule: ClipRule, config: ProbeConfig) -> tuple[DataSet, list[Clip]]:
-    """The data that a rule looks at, and the clips that it takes."""
+    """The data set that a rule applies to, and the clips that it selects."""
     data = data_of(rule, config)
     return data, find_clips(data, rule, config.context, config.horizon, config.seed)
 
@@ -227,7 +231,7 @@ def judge(
     bounds: Thresholds,
     horizon: int,
 ) -> dict[str, bool]:
-    """Each criterion by name, and whether it holds."""
+    """The verdict: each criterion by name, and whether it holds."""
     verdict: dict[str, bool] = {}
     if bounds.slope is not None:
         low, high = bounds.slope
@@ -245,31 +249,35 @@ def judge(
         for key, row in numbers["telemetry"].items():
             head, _, at = key.partition("@")
             if at == str(horizon) and "model" in row:
-                found = row["model"]["corr"]["mean"]
-                verdict[f"{head}_correlation"] = bool(found >= bounds.correlation)
+                correlation = row["model"]["corr"]["mean"]
+                verdict[f"{head}_correlation"] = bool(correlation >= bounds.correlation)
     return verdict
 
 
-def _read_motion(camera: PictureCamera, futures: Futures, frames: NDArray) -> CameraMotion:
+def _measure_motion(camera: PictureCamera, futures: Futures, frames: NDArray) -> CameraMotion:
     return camera_motion(camera, futures.context[:, -1], frames, futures.pose)
 
 
 def _camera(
-    read: Mapping[str, CameraMotion],
+    motions: Mapping[str, CameraMotion],
 ) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]], dict[str, NDArray[np.float64]]]:
-    """The camera's motion read from imagined and from real frames: medians over clips, the points
-    at the end of the horizon, and -|1 - slope| of the imagined per clip."""
+    """Summarise the camera motion measured in imagined and in real frames.
+
+    Returns:
+        Medians over clips, by source of the frames; true and measured motion at the end of the
+        horizon; and -|1 - slope| per clip of the imagined frames.
+    """
     table: dict[str, Any] = {}
     points: dict[str, dict[str, list[float]]] = {}
     slopes: dict[str, NDArray[np.float64]] = {}
-    for source, found in read.items():
-        clips = found.per_clip()
+    for source, measured in motions.items():
+        clips = measured.per_clip()
         table[source] = _medians(clips)
         if source == "imagined":
             slopes = {f"{a}_slope": -np.abs(1 - clips[f"{a}_slope"]) for a in ("yaw", "forward")}
         points[source] = {
-            axis: [getattr(found, f"true_{axis}")[:, -1].tolist(),
-                   getattr(found, axis)[:, -1].tolist()]
+            axis: [getattr(measured, f"true_{axis}")[:, -1].tolist(),
+                   getattr(measured, axis)[:, -1].tolist()]
             for axis in ("yaw", "forward")
         }  # fmt: skip
     return table, points, slopes
@@ -285,7 +293,10 @@ def _medians(clips: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
 
 
 def _sensitivity(futures: Futures) -> dict[str, Any]:
-    """Open-loop error with another clip's actions over that with the true ones, same noise."""
+    """Open-loop error with another clip's actions divided by the error with the true actions.
+
+    Both use the same noise.
+    """
 
     def error(imagined: NDArray) -> NDArray[np.float64]:
         pairs = zip(imagined, futures.real, strict=True)
@@ -298,21 +309,22 @@ def _sensitivity(futures: Futures) -> dict[str, Any]:
 def _blind(
     model: WorldModel, config: ProbeConfig, memory: Memory
 ) -> dict[int, dict[str, BlindRegression]]:
-    """The regressions that the model's training data teach, once per `memory`."""
+    """The blind regressions fitted to the model's training data, once per `memory`."""
     name = config.train or model.about.get("dataset")
     if not name:
         raise UserError("the checkpoint names no data set; give train=<data set>")
     try:
         train = DataSet(config.data_root, name, "train", check=False)
-        own = (tuple(model.heads.telemetry), config.context, tuple(config.horizons), config.seed)
-        known = memory.setdefault((train.sha256, *own), {})
-        if not known:
+        arguments = tuple(model.heads.telemetry), config.context, config.horizons, config.seed
+        regressions = memory.setdefault((train.sha256, *arguments), {})
+        if not regressions:
             for file, problem in train.verify().damaged.items():
                 raise UserError(f"{train.path / file} {problem}")
-            known |= fit_blind(train, *own)
+            regressions |= fit_blind(train, *arguments)
     except UserError as error:
         raise UserError(
-            f"{error} (from its training split the blind regression learns; the checkpoint was "
-            f"trained on {model.about.get('dataset')}; train=<data set> takes another)"
+            f"{error} (the blind regression is fitted to the training split of this data set; the "
+            f"checkpoint was trained on {model.about.get('dataset')}; train=<data set> uses "
+            "another)"
         ) from None
-    return known
+    return regressions

@@ -1,7 +1,8 @@
-"""The geometry of the picture: which pixels show ground, and how ground moves when the car does.
+"""The geometry of the picture: which pixels show ground, and how they move when the car moves.
 
-CarRacing's window is 1000 x 800 and is shrunk to a square, so a unit is more pixels along the car
-than across it, and a turn of the car is not a rotation of the picture: points turn in units.
+CarRacing's window of 1000 x 800 is shrunk to a square. So one unit covers more pixels along the car
+than across it, and a rotation of the car is not a rotation of the picture. Rotations are therefore
+computed in units, not in pixels.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from common.errors import UserError
 from rssm.motion import Motion
 
 CAR_ACROSS, CAR_BEHIND, CAR_AHEAD = 2.3, 3.6, 3.6
-"""Units around the hull's origin in which the car itself may be seen."""
+"""Size in units of the area around the hull's origin where the car itself may be visible."""
 INDICATOR_SHARE = 12 / 96
 """Share of the picture's height, at the bottom, that shows no ground."""
 
@@ -29,8 +30,8 @@ class PictureCamera:
 
     Attributes:
         size: height and width in pixels.
-        across, along: pixels per unit.
-        column, row: of the hull's origin.
+        across, along: pixels per unit, across and along the car.
+        column, row: pixel of the hull's origin.
     """
 
     size: int
@@ -41,7 +42,10 @@ class PictureCamera:
 
     @classmethod
     def of(cls, camera: Mapping[str, float], size: int) -> PictureCamera:
-        """The camera that a data set's attributes describe; `UserError` if they do not."""
+        """The camera described by a data set's attributes.
+
+        Raises `UserError` if they are incomplete.
+        """
         names = ("pixels_per_unit_across", "pixels_per_unit_along", "car_column", "car_row")
         absent = [name for name in names if name not in camera]
         if absent:
@@ -50,16 +54,17 @@ class PictureCamera:
 
     @cached_property
     def ground(self) -> NDArray[np.bool_]:
-        """(size, size): neither car nor indicators."""
+        """(size, size): pixels that show ground, neither the car nor the indicators."""
         rows, columns = np.indices((self.size, self.size))
-        shown = rows < self.size - round(INDICATOR_SHARE * self.size)
+        above_indicators = rows < self.size - round(INDICATOR_SHARE * self.size)
         ahead = (self.row - rows) / self.along
         side = np.abs(columns - self.column) / self.across
         car = (side < CAR_ACROSS) & (ahead > -CAR_BEHIND) & (ahead < CAR_AHEAD)
-        return shown & ~car
+        return above_indicators & ~car
 
     def matrix(self, motion: Motion) -> NDArray[np.float64]:
-        """(2, 3): pixel (column, row, 1) after the motion to the same ground's pixel before it."""
+        """(2, 3): maps a pixel (column, row, 1) after the motion to the pixel that showed the same
+        ground before it."""
         sin, cos = np.sin(motion.yaw), np.cos(motion.yaw)
         # A pixel is right = (column - c) / across, ahead = (row0 - row) / along in units; ground at
         # (right, ahead) after the motion lay at R (right, ahead) + (shift) before it.
@@ -74,15 +79,15 @@ class PictureCamera:
         return (np.linalg.inv(to_units) @ move @ to_units)[:2]
 
     def warp(self, frame: NDArray, motion: Motion) -> tuple[NDArray, NDArray[np.bool_]]:
-        """What a frame shows after a motion, with car and indicators of the frame itself.
+        """The frame that follows `frame` after a motion; car and indicators are not moved.
 
         Args:
-            frame: (size, size, 3), any type that cv2 takes.
-            motion: numbers.
+            frame: (size, size, 3), any type that cv2 accepts.
+            motion: one motion, made of plain numbers.
 
         Returns:
-            The frame, and which of its pixels show ground that the old one showed too, (size,
-            size); the others repeat the nearest of the old frame's edge.
+            The moved frame, and bool (size, size): the pixels whose ground the old frame shows.
+            The other pixels repeat the nearest pixel at the old frame's edge.
         """
         matrix, ground = self.matrix(motion), self.ground
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP

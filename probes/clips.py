@@ -1,8 +1,8 @@
-"""Which windows a probe judges by: found by geometry on probe tracks, never picked by hand.
+"""Selects the windows that a probe uses: by rules on probe tracks, never by hand.
 
-A rule looks at the recorded motion of the horizon only. Windows that pass are taken in an order
-that spreads them over tracks and directions; the list that results is kept beside the rule in
-experiments/records, and a judge says whether its clips are the listed ones.
+A rule looks only at the recorded motion within the horizon. Windows that fit are selected in an
+order that spreads them over tracks and directions. The resulting list is committed with the rule in
+experiments/records, and a probe reports whether its clips are the committed ones.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from replay.index import collect_command
 from replay.schema import DIRECTIONS
 
 CLIPS = "probe_clips"
-"""Record of the rules and the clips that they found."""
+"""Name of the record with the rules and the clips that they select."""
 
 
 @dataclass(frozen=True)
 class ClipRule:
-    """What a window's horizon has to show.
+    """The conditions that the horizon of a window must meet.
 
     Attributes:
-        turn: rad, least and most absolute change of the car's heading.
-        speed: units/s, least mean.
-        off_before: the car has all wheels off the road in the last row of the context.
-        on_after: it has all of them on the road in the last row of the horizon.
-        off: most share of the horizon with all wheels off the road.
-        clips: how many to take, at most.
-        least: fewer than this is an error.
-        per_episode: taken from one episode, at most.
-        tracks: the dataset that they come from; None for the probes' own.
+        turn: smallest and largest absolute change of the car's heading, rad.
+        speed: smallest mean speed, units/s.
+        off_before: the car must have all wheels off the road in the last row of the context.
+        on_after: it must have all wheels on the road in the last row of the horizon.
+        off: largest share of the horizon with all wheels off the road.
+        clips: largest number of clips to select.
+        least: smallest number of clips; fewer is an error.
+        per_episode: largest number of clips from one episode.
+        tracks: the data set that the clips come from; None for PROBE.
     """
 
     turn: tuple[float, float] = (0.0, 100.0)
@@ -55,7 +55,7 @@ class ClipRule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.turn[0] < self.turn[1]:
-            raise ValueError(f"turn is least and most, unlike {list(self.turn)}")
+            raise ValueError(f"turn is a minimum and a larger maximum, not {list(self.turn)}")
         if not 1 <= self.least <= self.clips <= 4096:
             raise ValueError(f"clips is {self.least} (least) to 4096, not {self.clips}")
         if self.per_episode < 1:
@@ -70,12 +70,12 @@ RULES = {
     "novel_layout": ClipRule(turn=(0.25, 100.0), speed=20.0, off=0.2, tracks="NOVEL"),
     "faithfulness": ClipRule(clips=256),
 }
-"""The probes' rules. 0.8 rad (46 degrees) in a second is a bend at the limit of the grip."""
+"""The rules of the probes. Turning 0.8 rad (46 degrees) in a second is near the limit of grip."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One window: `start` is its first row in the data set, the rest says where that is."""
+    """One window. `start` is its first row in the data set; the other fields describe it."""
 
     start: int
     track_seed: int
@@ -89,11 +89,12 @@ class Clip:
 def find_clips(
     data: DataSet, rule: ClipRule, context: int, horizon: int, seed: int = 0
 ) -> list[Clip]:
-    """The windows of `context + horizon` rows that a rule takes, in the order it takes them.
+    """The windows of `context + horizon` rows that a rule selects, in the order of selection.
 
-    Episodes are gone through in rounds, in an order drawn from `seed`: one window of each in a
-    round, those of tracks and directions that have fewest so far first. Windows of one episode do
-    not overlap, and none crosses an episode's start.
+    Windows are selected in rounds; every round takes one window from each episode. `seed`
+    determines the order of the episodes, but those of tracks and directions with the fewest clips
+    so far come first. Windows of one episode do not overlap, and no window crosses the start of an
+    episode.
 
     Raises:
         UserError: fewer than `rule.least` windows fit it.
@@ -102,35 +103,35 @@ def find_clips(
     length = context + horizon
     order = np.random.default_rng(derive(seed, "clips") % 2**63).permutation(len(candidates))
     groups: dict[tuple[int, int], int] = {}
-    taken: list[Clip] = []
+    selected: list[Clip] = []
     used: dict[int, list[int]] = {}
     for _ in range(rule.per_episode):
         pending = [int(i) for i in order if candidates[int(i)]]
         pending.sort(key=lambda i: groups.get(_group(data, i), 0))
         for episode in pending:
-            if len(taken) >= rule.clips:
+            if len(selected) >= rule.clips:
                 break
             free = [
                 clip
                 for clip in candidates[episode]
-                if all(abs(clip.start - other) >= length for other in used.get(episode, []))
+                if all(abs(clip.start - start) >= length for start in used.get(episode, []))
             ]
             if not free:
                 continue
             best = max(free, key=lambda clip: (abs(clip.turn), -clip.start))
-            taken.append(best)
+            selected.append(best)
             used.setdefault(episode, []).append(best.start)
             groups[_group(data, episode)] = groups.get(_group(data, episode), 0) + 1
-    if len(taken) < rule.least:
+    if len(selected) < rule.least:
         longest = int(data.episodes["length"].max())
         advice = f"collect more of it by {collect_command(data.path)}"
         if longest < length:
-            advice = f"its longest episode has {longest}: take a shorter context or horizon"
+            advice = f"its longest episode has {longest}: use a shorter context or horizon"
         raise UserError(
-            f"{data.path}: only {len(taken)} windows of {length} rows fit the rule, which needs "
+            f"{data.path}: only {len(selected)} windows of {length} rows fit the rule, which needs "
             f"{rule.least}; {advice}"
         )
-    return taken
+    return selected
 
 
 def _group(data: DataSet, episode: int) -> tuple[int, int]:
@@ -139,26 +140,26 @@ def _group(data: DataSet, episode: int) -> tuple[int, int]:
 
 
 def _candidates(data: DataSet, rule: ClipRule, context: int, horizon: int) -> list[list[Clip]]:
-    """Windows that pass, by episode; every fifth row may start one."""
+    """Windows that fit the rule, by episode. Every fifth row is tried as a start."""
     heading = data.column("telemetry/heading")
     speed = data.column("telemetry/speed")
-    off = data.column("telemetry/off_track")
-    found: list[list[Clip]] = []
+    off_track = data.column("telemetry/off_track")
+    by_episode: list[list[Clip]] = []
     for episode in data.episodes:
         first, rows = int(episode["start"]), int(episode["length"])
         clips: list[Clip] = []
-        turned = np.unwrap(heading[first : first + rows].astype(np.float64))
+        headings = np.unwrap(heading[first : first + rows].astype(np.float64))
         for row in range(0, rows - context - horizon + 1, 5):
-            now, end = row + context - 1, row + context + horizon - 1
-            turn = turned[end] - turned[now]
-            future = slice(first + now + 1, first + end + 1)
+            last, end = row + context - 1, row + context + horizon - 1
+            turn = headings[end] - headings[last]
+            future = slice(first + last + 1, first + end + 1)
             pace = float(speed[future].mean())
             fits = (
                 rule.turn[0] <= abs(turn) <= rule.turn[1]
                 and pace >= rule.speed
-                and (not rule.off_before or off[first + now] == 1)
-                and (not rule.on_after or off[first + end] == 0)
-                and float((off[future] == 1).mean()) <= rule.off
+                and (not rule.off_before or off_track[first + last] == 1)
+                and (not rule.on_after or off_track[first + end] == 0)
+                and float((off_track[future] == 1).mean()) <= rule.off
             )
             if fits:
                 clips.append(
@@ -172,13 +173,15 @@ def _candidates(data: DataSet, rule: ClipRule, context: int, horizon: int) -> li
                         speed=round(pace, 2),
                     )
                 )
-        found.append(clips)
-    return found
+        by_episode.append(clips)
+    return by_episode
 
 
 def listing(clips: list[Clip], rule: ClipRule, data: DataSet) -> dict[str, Any]:
-    """Rule and clips as plain data, to be kept; `hash` tells two lists apart."""
-    rows = [{k: v for k, v in asdict(clip).items() if k != "start"} for clip in clips]
+    """The rule and its clips as plain data. Two lists are equal if their `hash` is equal."""
+    rows = [asdict(clip) for clip in clips]
+    for row in rows:
+        del row["start"]
     return {
         "rule": asdict(rule) | {"turn": list(rule.turn)},
         "data": data.sha256,
@@ -191,16 +194,18 @@ def listing(clips: list[Clip], rule: ClipRule, data: DataSet) -> dict[str, Any]:
 
 
 def committed(name: str, listed: Mapping[str, Any]) -> bool | None:
-    """Whether the clips in `listed` are the first of those that the record CLIPS has for a probe;
-    None where there is no such record or it was made by another rule."""
+    """Whether the clips in `listed` are the first ones of the probe's list in the record CLIPS.
+
+    None if there is no such record or if it was made with another rule.
+    """
     record = read_record(CLIPS)
-    kept = record["details"].get(name) if record else None
-    others = ("clips", "least")  # how many are taken, not which
-    if kept is None or any(
-        kept["rule"][key] != value for key, value in listed["rule"].items() if key not in others
+    recorded = record["details"].get(name) if record else None
+    counts = ("clips", "least")  # these change how many clips are selected, not which
+    if recorded is None or any(
+        recorded["rule"][key] != value for key, value in listed["rule"].items() if key not in counts
     ):
         return None
-    return kept["clips"][: len(listed["clips"])] == listed["clips"]
+    return recorded["clips"][: len(listed["clips"])] == listed["clips"]
 
 
 def _count(values) -> Mapping[str, int]:
@@ -209,5 +214,5 @@ def _count(values) -> Mapping[str, int]:
 
 
 def starts(clips: list[Clip]) -> NDArray[np.int64]:
-    """(n,) first rows."""
+    """First rows of the clips, (n,)."""
     return np.array([clip.start for clip in clips], np.int64)

@@ -1,4 +1,4 @@
-"""A probe's result as tables on the terminal."""
+"""Prints a probe's result as tables on the terminal."""
 
 from typing import Any
 
@@ -20,22 +20,25 @@ def show(result: Result) -> None:
         f"{result.name}: {len(clips['clips'])} clips on {clips['tracks']} tracks",
     )  # fmt: skip
     if "camera" in result.numbers:
-        imagined, real = (result.numbers["camera"][k] for k in ("imagined", "real"))
+        imagined, real = (result.numbers["camera"][source] for source in ("imagined", "real"))
         rows = [[name, _interval(imagined[name]), _interval(real.get(name))] for name in imagined]
         cli.table(["camera motion (median)", "imagined frames", "real frames"], rows)
     rows = []
     for key, row in result.numbers["telemetry"].items():
         if "model" in row:
-            rest = [row[k]["corr"]["mean"] if k in row else "" for k in ("persistence", "blind")]
+            baselines = [
+                row[kind]["corr"]["mean"] if kind in row else ""
+                for kind in ("persistence", "blind")
+            ]
             wins = ", ".join(kind for kind, won in row["beats"].items() if won)
-            rows.append([key, _interval(row["model"]["corr"]), *rest, row["model"]["mae"]["mean"],
-                         wins])  # fmt: skip
+            mae = row["model"]["mae"]["mean"]
+            rows.append([key, _interval(row["model"]["corr"]), *baselines, mae, wins])
         else:
             auc = f"AUC {row['auc']:.3f}" if 0 < row["share"] < 1 else "AUC: no two classes"
             rows.append([key, auc, "", "", row["brier"], ""])
     cli.table(["telemetry", "correlation", "persistence", "blind", "MAE or Brier", "beats"], rows)
-    for name, holds in result.verdict.items():
-        print(f"{'pass' if holds else 'FAIL'}  {result.name} {name}")
+    for name, passed in result.verdict.items():
+        print(f"{'pass' if passed else 'FAIL'}  {result.name} {name}")
 
 
 def _interval(estimate: dict[str, Any] | None) -> str:

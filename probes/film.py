@@ -1,4 +1,4 @@
-"""What a probe shows: a film of real and imagined futures, and quality over the horizon."""
+"""Draws a probe's film of real and imagined futures, and its figures."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CURVES = ("speed", "yaw_rate", "corner_angle", "lateral_offset")
 def write_film(
     path: str | os.PathLike, futures: Futures, clips: Sequence[Clip], title: str, count: int = 8
 ) -> None:
-    """An MP4 of the first `count` clips: real, imagined, difference, and telemetry as it unfolds.
+    """Write an MP4 of the first `count` clips: real, imagined, difference, and telemetry curves.
 
-    The context's last second is shown first, at full speed (half of real time).
+    Every clip starts with up to 25 rows of its context. The film runs at half of real time.
     """
-    import av  # here, as judging needs no film
+    import av  # imported late, because judging without a film does not need it
 
     with (
         replacing(path) as temporary,
@@ -66,22 +66,23 @@ def _pictures(futures: Futures, index: int, clip: Clip, title: str):
             ("imagined", imagined),
             ("difference", cv2.absdiff(real, imagined)),
         )
-        for k, (label, image) in enumerate(panels):
-            left = GAP + k * (PANEL + GAP)
-            shown = cv2.resize(image, (PANEL, PANEL), interpolation=cv2.INTER_NEAREST)
-            picture[TOP : TOP + PANEL, left : left + PANEL] = shown
+        for column, (label, image) in enumerate(panels):
+            left = GAP + column * (PANEL + GAP)
+            enlarged = cv2.resize(image, (PANEL, PANEL), interpolation=cv2.INTER_NEAREST)
+            picture[TOP : TOP + PANEL, left : left + PANEL] = enlarged
             _text(picture, label, (left, TOP - 6), DIM)
         _text(picture, heading, (GAP, 16), INK)
         _curves(picture, futures, index, t)
         yield picture
 
 
-def _curves(picture: NDArray[np.uint8], futures: Futures, index: int, now: int) -> None:
+def _curves(picture: NDArray[np.uint8], futures: Futures, index: int, t: int) -> None:
+    """Draw the telemetry of clip `index` up to row `t` of the horizon."""
     names = [name for name in CURVES if name in futures.predicted]
     horizon = futures.real.shape[1]
-    for k, name in enumerate(names):
+    for column, name in enumerate(names):
         width = (WIDTH - GAP * (len(names) + 1)) // len(names)
-        left, top = GAP + k * (width + GAP), TOP + PANEL + 26
+        left, top = GAP + column * (width + GAP), TOP + PANEL + 26
         height = BOTTOM - 36
         pair = futures.recorded[name][index], futures.predicted[name][index]
         low = min(float(values.min()) for values in pair)
@@ -92,7 +93,7 @@ def _curves(picture: NDArray[np.uint8], futures: Futures, index: int, now: int) 
         for values, colour in zip(pair, (REAL, IMAGINED), strict=True):
             x = left + np.arange(horizon) * width / max(horizon - 1, 1)
             y = top + height - (values - low) / span * height
-            points = np.stack([x, y], -1)[: max(now + 1, 0)]
+            points = np.stack([x, y], -1)[: max(t + 1, 0)]
             if len(points) > 1:
                 cv2.polylines(picture, [np.rint(points).astype(np.int32)], False, colour, 2,
                               cv2.LINE_AA)  # fmt: skip
@@ -105,7 +106,7 @@ def _text(picture: NDArray[np.uint8], text: str, at: tuple[int, int], colour) ->
 def write_frames(
     path: str | os.PathLike, futures: Futures, clips: Sequence[Clip], count: int = 4
 ) -> None:
-    """A PNG of the first `count` clips: real frames over imagined ones, along the horizon."""
+    """Write a PNG of the first `count` clips: real frames above imagined ones along the horizon."""
     horizon = futures.real.shape[1]
     times = np.unique(np.linspace(1, horizon, 6).round().astype(int))
     side, gap, left, top = 128, 4, 64, 18
@@ -121,8 +122,8 @@ def write_frames(
         ):
             y = top + row * (side + gap)
             _text(strip, label, (4, y + side // 2), DIM)
-            shown = [futures.context[index, -1], *(frames[index, t - 1] for t in times)]
-            for column, frame in enumerate(shown):
+            selected = [futures.context[index, -1], *(frames[index, t - 1] for t in times)]
+            for column, frame in enumerate(selected):
                 x = left + column * (side + gap)
                 strip[y : y + side, x : x + side] = cv2.resize(
                     frame, (side, side), interpolation=cv2.INTER_CUBIC
@@ -156,7 +157,7 @@ def write_figure(
     motion: Mapping[str, Any] | None,
     title: str,
 ) -> None:
-    """A PNG of SSIM and PSNR over the horizon, and of read against true camera motion."""
+    """Write a PNG of SSIM and PSNR over the horizon, and of measured against true camera motion."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -176,13 +177,14 @@ def write_figure(
     if motion:
         for axis, name, unit in zip(axes[2:], ("yaw", "forward"), ("rad", "units"), strict=True):
             for source, colour in (("real", "#286eb4"), ("imagined", "#cd551e")):
-                true, found = motion[source][name]
-                axis.scatter(true, found, s=12, alpha=0.6, color=colour, label=f"{source} frames")
+                true, measured = motion[source][name]
+                label = f"{source} frames"
+                axis.scatter(true, measured, s=12, alpha=0.6, color=colour, label=label)
             limits = [min(axis.get_xlim()[0], axis.get_ylim()[0]),
                       max(axis.get_xlim()[1], axis.get_ylim()[1])]  # fmt: skip
             axis.plot(limits, limits, color="#b9b4a5", linewidth=1, zorder=0)
             axis.set_xlabel(f"true {name} after the horizon ({unit})")
-            axis.set_title(f"{name} read from frames ({unit})", fontsize=10)
+            axis.set_title(f"{name} measured in frames ({unit})", fontsize=10)
             axis.spines[["top", "right"]].set_visible(False)
         axes[2].legend(frameon=False, fontsize=8)
     figure.suptitle(title, fontsize=11)

@@ -1,6 +1,6 @@
-"""What pictures and telemetry are compared by. Pure functions over numpy arrays.
+"""Metrics for pictures and telemetry, as pure functions over numpy arrays.
 
-Pictures are (..., H, W, 3) float in [0, 1]; everything is returned per picture.
+Pictures are (..., H, W, 3) float in [0, 1]. Functions of pictures return one value per picture.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ WINDOW = 1.5
 K1, K2 = 0.01, 0.03
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 EDGE_THRESHOLD = 0.06
-"""Gradient per pixel of a grey picture above which there is an edge."""
+"""A pixel of a grey picture is on an edge if its gradient per pixel is larger than this."""
 EDGE_TOLERANCE = 1
-"""Pixels by which an edge may lie beside the true one."""
+"""An edge may be this many pixels away from the true one."""
 
 RANGES: dict[str, tuple[float | None, float | None]] = {
     "mse": (0.0, None),
@@ -27,7 +27,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "road_iou": (0.0, 1.0),
     "edge_f1": (0.0, 1.0),
 }
-"""Least and most of each metric of pictures; None where it has no end."""
+"""Smallest and largest possible value of each picture metric; None where there is no limit."""
 
 
 def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -54,7 +54,7 @@ class Similarity:
     """Structural similarity of the luminance with a Gaussian window (Wang et al. 2004).
 
     Args:
-        reference: (N, H, W, 3), what pictures are compared with; its moments are computed once.
+        reference: the true pictures, (N, H, W, 3); their moments are computed once.
     """
 
     def __init__(self, reference: NDArray) -> None:
@@ -63,7 +63,7 @@ class Similarity:
         self._square = [_smooth(image * image) for image in self._grey]
 
     def __call__(self, images: NDArray) -> NDArray[np.float64]:
-        """(N,) of pictures (N, H, W, 3)."""
+        """The similarity (N,) of pictures (N, H, W, 3) to the reference."""
         moments = zip(grey(images), self._grey, self._mean, self._square, strict=True)
         return np.array([self._compare(*one) for one in moments])
 
@@ -84,20 +84,23 @@ def _smooth(image: NDArray) -> NDArray:
 
 
 def road(images: NDArray) -> NDArray[np.bool_]:
-    """(..., H, W), what is grey rather than green or red: the road, by its colour."""
+    """The pixels of the road, (..., H, W): those that are grey and not green or red."""
     strongest, weakest = images.max(-1), images.min(-1)
     return (strongest - weakest < 0.12) & (strongest > 0.25) & (strongest < 0.65)
 
 
-def iou(found: NDArray[np.bool_], true: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Intersection over union per mask, (...); 1 where both are empty."""
-    both = (found & true).sum((-2, -1))
-    either = (found | true).sum((-2, -1))
-    return np.where(either > 0, both / np.maximum(either, 1), 1.0)
+def iou(mask: NDArray[np.bool_], true: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Intersection over union per mask, (...); 1 where both masks are empty."""
+    intersection = (mask & true).sum((-2, -1))
+    union = (mask | true).sum((-2, -1))
+    return np.where(union > 0, intersection / np.maximum(union, 1), 1.0)
 
 
 def edge_f1(images: NDArray, reference: NDArray, where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """F1 of edges inside the mask `where` (H, W), matched within EDGE_TOLERANCE pixels, (...)."""
+    """F1 score of edges per picture, (...), inside the mask `where` (H, W).
+
+    Edges match if they are at most EDGE_TOLERANCE pixels apart.
+    """
     shape = images.shape[:-3]
     size = images.shape[-3:]
     pairs = zip(images.reshape(-1, *size), reference.reshape(-1, *size), strict=True)
@@ -105,13 +108,13 @@ def edge_f1(images: NDArray, reference: NDArray, where: NDArray[np.bool_]) -> ND
 
 
 def _edge_f1(image: NDArray, reference: NDArray, where: NDArray[np.bool_]) -> float:
-    found, true = (_edges(x) & where for x in (image, reference))
+    edges, true = (_edges(x) & where for x in (image, reference))
     near = np.ones((2 * EDGE_TOLERANCE + 1,) * 2, np.uint8)
-    near_found, near_true = (cv2.dilate(x.astype(np.uint8), near) > 0 for x in (found, true))
-    if not found.any() or not true.any():
-        return float(found.any() == true.any())
-    precision = (found & near_true).sum() / found.sum()
-    recall = (true & near_found).sum() / true.sum()
+    near_edges, near_true = (cv2.dilate(x.astype(np.uint8), near) > 0 for x in (edges, true))
+    if not edges.any() or not true.any():
+        return float(edges.any() == true.any())
+    precision = (edges & near_true).sum() / edges.sum()
+    recall = (true & near_edges).sum() / true.sum()
     return float(2 * precision * recall / max(precision + recall, 1e-9))
 
 
@@ -121,24 +124,27 @@ def _edges(image: NDArray) -> NDArray[np.bool_]:
     return np.hypot(*slopes) > EDGE_THRESHOLD
 
 
-def correlation(found: NDArray, true: NDArray, axis: int = -1) -> NDArray[np.float64]:
-    """Pearson's along an axis; NaN where either is constant."""
-    a, b = np.asarray(found, np.float64), np.asarray(true, np.float64)
+def correlation(predicted: NDArray, true: NDArray, axis: int = -1) -> NDArray[np.float64]:
+    """Pearson's correlation along an axis; NaN where one of the two is constant."""
+    a, b = np.asarray(predicted, np.float64), np.asarray(true, np.float64)
     a, b = (values - values.mean(axis, keepdims=True) for values in (a, b))
     power = np.sqrt((a * a).mean(axis) * (b * b).mean(axis))
-    least = 1e-12 * np.maximum(np.abs(found).max(), np.abs(true).max())
+    least = 1e-12 * np.maximum(np.abs(predicted).max(), np.abs(true).max())
     covariance = (a * b).mean(axis)
     return np.where(power > least, covariance / np.maximum(power, 1e-300), np.nan)
 
 
-def slope(found: NDArray, true: NDArray) -> float:
-    """Least-squares slope through the origin of `found` over `true`; 1 is perfect."""
+def slope(measured: NDArray, true: NDArray) -> float:
+    """Least-squares slope through the origin of `measured` against `true`; 1 is perfect."""
     power = float(np.square(true, dtype=np.float64).sum())
-    return float((found * true).sum() / power) if power > 1e-12 else float("nan")
+    return float((measured * true).sum() / power) if power > 1e-12 else float("nan")
 
 
 def auc(score: NDArray, label: NDArray[np.bool_]) -> float:
-    """Area under the ROC curve, ties counted half (Mann and Whitney); NaN without both labels."""
+    """Area under the ROC curve by Mann and Whitney's statistic; ties count half.
+
+    NaN if only one of the two labels occurs.
+    """
     score, label = np.ravel(score), np.ravel(label).astype(bool)
     positive, negative = int(label.sum()), int((~label).sum())
     if not positive or not negative:
@@ -148,5 +154,5 @@ def auc(score: NDArray, label: NDArray[np.bool_]) -> float:
 
 
 def brier(probability: NDArray, label: NDArray[np.bool_]) -> float:
-    """Mean squared error of a probability."""
+    """Brier score: the mean squared error of a predicted probability."""
     return float(np.square(np.ravel(probability) - np.ravel(label)).mean())

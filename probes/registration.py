@@ -1,9 +1,9 @@
-"""Camera motion from two frames alone: masked registration of the ground, least squares on SE(2).
+"""Measures the camera's motion between two frames, from their pixels alone.
 
-The motion that best explains the second frame as a view of the first one's ground (Lucas and Kanade
-1981, with the inverse composition left out: three parameters are cheap). Pyramids widen the basin;
-the residual says whether a result is to be trusted, and on real frames the same estimator's error
-against the true pose is known.
+The estimate is the motion in SE(2) for which the ground of the first frame, moved, best matches the
+second frame in least squares (Lucas and Kanade 1981). It is refined from coarse to fine, so that it
+also converges from a poor start. The residual tells whether to trust an estimate. On real frames,
+tests compare the estimates with the true motion.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from rssm.motion import Motion
 
 STEPS = 15
 TOLERANCE = 1e-4
-"""Change of the parameters, in units and rad, below which iteration stops."""
+"""The iteration stops when all parameters change by less than this, in units and rad."""
 LEVELS = ((3.0, 2), (1.2, 2), (0.5, 1))
-"""Coarse to fine: standard deviation of the blur in pixels, and every which row and column counts;
-what is blurred varies little from one to the next."""
+"""From coarse to fine: standard deviation of the blur in pixels, and spacing of the rows and
+columns that are used. A blurred frame needs fewer of them, because neighbours are similar."""
 FORWARD_STARTS = (0.0, 1.5, 3.0, 4.5, 6.0)
 YAW_STARTS = (-0.15, 0.0, 0.15)
-"""Units and rad of the grid of starts: what a car does in five ticks."""
+"""The grid of starts, in units and rad; it covers the motion of a car in five ticks."""
 COARSE = 3
-"""Every so many pixels of a blurred frame, in rows and columns, tell which starts are best."""
+"""Spacing of the rows and columns used to choose the best starts."""
 REFINED = 2
+"""Number of starts that are refined."""
 NOISE, SLIP = 0.015, 0.5
-"""Expected residual of aligned frames, and sliding of the rear axle in five ticks, in units."""
+"""Expected residual of aligned frames, and expected sideways slip of the rear axle in five ticks,
+in units."""
 REAR = 1.64
 """Units from the hull's origin back to the rear axle (`envs.racing.constants`)."""
 MOST_DAMPING = 1e4
 ENOUGH = 0.2
-"""Least share of the ground's pixels that both frames must show."""
+"""Smallest share of the ground's pixels that both frames must show."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Registered:
     """An estimated motion.
 
     Attributes:
-        motion: numbers.
-        residual: root mean square difference of the aligned frames, in [0, 1] grey.
+        motion: the estimate, made of plain numbers.
+        residual: root mean square difference of the aligned frames, grey values in [0, 1].
         overlap: share of ground pixels that both frames show.
     """
 
@@ -64,10 +66,10 @@ def register(
 ) -> Registered:
     """The motion between two grey frames, (size, size) in [0, 1].
 
-    Straight road looks the same all along, so one start is not enough: of a grid of motions and the
-    `guesses`, the REFINED that fit best when blurred are refined coarse to fine, and the best of
-    those by residual is returned. Its error on real frames is bounded by
-    tests/probes/test_camera.py.
+    A straight road looks the same everywhere, so a single start can end in a wrong optimum. The
+    starts are the `guesses` and a grid of motions. The REFINED starts that fit the blurred frames
+    best are refined from coarse to fine, and the one with the smallest residual is returned.
+    tests/probes/test_camera.py checks its error on real frames.
     """
     ground = camera.ground
     pyramid = [
@@ -78,19 +80,19 @@ def register(
     coarse = [pyramid[0]._replace(spacing=COARSE)]
     fits = [_refine(camera, coarse, start, steps=1).residual for start in starts]
     best = np.argsort(fits)[:REFINED]
-    found = [_refine(camera, pyramid, starts[i]) for i in best]
-    return min(found, key=lambda one: one.residual)
+    refined = [_refine(camera, pyramid, starts[i]) for i in best]
+    return min(refined, key=lambda one: one.residual)
 
 
 def _blur(frame: NDArray, ground: NDArray[np.bool_], sigma: float) -> NDArray[np.float32]:
-    """Blurred over the ground alone: car and indicators stand still and must not leak into it."""
+    """Blur the ground alone: car and indicators do not move and must not mix with it."""
     weight = ground.astype(np.float32)
     total = cv2.GaussianBlur(np.asarray(frame, np.float32) * weight, (0, 0), sigma)
     return total / np.maximum(cv2.GaussianBlur(weight, (0, 0), sigma), 1e-6)
 
 
 class Level(NamedTuple):
-    """Two frames (size, size), equally blurred, and which pixels count: see LEVELS."""
+    """Two equally blurred frames (size, size), and the spacing of the pixels used; see LEVELS."""
 
     before: NDArray[np.float32]
     after: NDArray[np.float32]
@@ -100,7 +102,7 @@ class Level(NamedTuple):
 def _refine(
     camera: PictureCamera, pyramid: Sequence[Level], guess: Motion, steps: int = STEPS
 ) -> Registered:
-    """Levenberg and Marquardt's descent from `guess`, level by level."""
+    """Optimise from `guess` by the Levenberg-Marquardt method, level by level."""
     motion = np.array(guess, np.float64)
     lens = np.array([camera.across, camera.along, camera.column, camera.row])
     for before, after, spacing in pyramid:
@@ -110,7 +112,7 @@ def _refine(
 
 @kernel
 def _descend(source, target, ground, motion, lens, spacing, steps):
-    """Improve `motion` (3,) in place; returns residual and overlap as in `Registered`."""
+    """Improve `motion` (3,) in place; returns the residual and the overlap of `Registered`."""
     normal, gradient = np.empty((3, 3)), np.empty(3)
     next_normal, next_gradient = np.empty((3, 3)), np.empty(3)
     cost, residual, overlap = _equations(
@@ -136,18 +138,19 @@ def _descend(source, target, ground, motion, lens, spacing, steps):
 
 @kernel
 def _equations(source, target, ground, motion, lens, spacing, normal, gradient):
-    """How well a motion explains `target` as a view of `source`, and what would do better.
+    """The cost of a motion, and the Gauss-Newton equations for a better one.
 
-    What is minimised is a mean square that takes sliding of the rear axle for unlikely: it moves
-    along the mean of its headings but for the slip. Fills `normal` (3, 3) and `gradient` (3,), the
-    equations of Gauss and Newton for that; returns (cost, residual, overlap).
+    The cost is the mean squared difference between `target` and the moved `source`, plus a penalty
+    on sideways slip of the rear axle. Without slip the axle moves along its mean heading. Fills
+    `normal` (3, 3) and `gradient` (3,); returns (cost, residual, overlap).
     """
-    error, seen, count = _accumulate(
+    error, visible, count = _accumulate(
         source, target, ground, motion, lens, spacing, normal, gradient
     )
-    # Showing less of the old frame is no way to fit better: what is lost counts as wrong.
-    mean = (error + (count - seen) * NOISE**2) / count
-    residual = np.sqrt(mean) if seen >= ENOUGH * count else np.inf
+    # Each pixel that only one frame shows counts with the expected error. Otherwise a motion could
+    # reduce its cost by moving the old ground out of the picture.
+    mean = (error + (count - visible) * NOISE**2) / count
+    residual = np.sqrt(mean) if visible >= ENOUGH * count else np.inf
     lateral, forward, yaw = motion
     half = np.tan(yaw / 2)
     slip = lateral - forward * half - REAR * yaw
@@ -158,12 +161,12 @@ def _equations(source, target, ground, motion, lens, spacing, normal, gradient):
         for j in range(3):
             normal[i, j] = normal[i, j] / count + weight * by[i] * by[j]
         normal[i, i] += 1e-9
-    return residual**2 + weight * slip**2, residual, seen / count
+    return residual**2 + weight * slip**2, residual, visible / count
 
 
 @kernel
 def _solve(normal, gradient, damping):
-    """The damped step (3,), by Cramer's rule."""
+    """Solve for the damped step (3,) by Cramer's rule."""
     a, b, c = normal[0, 0] * (1 + damping), normal[0, 1], normal[0, 2]
     d, e = normal[1, 1] * (1 + damping), normal[1, 2]
     f = normal[2, 2] * (1 + damping)
@@ -181,12 +184,16 @@ def _solve(normal, gradient, damping):
 
 @kernel
 def _accumulate(source, target, ground, motion, lens, spacing, normal, gradient):
-    """Sums over the ground's pixels; returns (squared error where seen, pixels seen, pixels)."""
+    """Add up errors and derivatives over the ground's pixels.
+
+    Returns the squared error over the pixels that both frames show, their number, and the number
+    of all pixels of the ground.
+    """
     size = source.shape[0]
     across, along, centre, base = lens
     lateral, forward, yaw = motion
     sin, cos = np.sin(yaw), np.cos(yaw)
-    total, seen, count = 0.0, 0, 0
+    total, visible, count = 0.0, 0, 0
     normal[:], gradient[:] = 0.0, 0.0
     slope = np.empty(3)
     for row in range(0, size, spacing):
@@ -194,7 +201,7 @@ def _accumulate(source, target, ground, motion, lens, spacing, normal, gradient)
             if not ground[row, column]:
                 continue
             count += 1
-            # Where the ground of this pixel was before the motion, as in PictureCamera.matrix.
+            # The position of this pixel's ground before the motion, as in PictureCamera.matrix.
             right, ahead = (column - centre) / across, (base - row) / along
             x = centre + across * (cos * right - sin * ahead - lateral)
             y = base - along * (sin * right + cos * ahead + forward)
@@ -202,13 +209,13 @@ def _accumulate(source, target, ground, motion, lens, spacing, normal, gradient)
                 continue
             if not ground[int(y + 0.5), int(x + 0.5)]:
                 continue
-            seen += 1
+            visible += 1
             error = target[row, column] - _between(source, x, y)
-            # Differences over one pixel, as interpolation has them: a wider filter finds sharp
-            # edges too flat, and steps come out too long.
+            # Differences over one pixel, which match the interpolation. A wider filter would
+            # underestimate sharp edges, and the steps would become too long.
             across_x = across * (_between(source, x + 0.5, y) - _between(source, x - 0.5, y))
             along_y = along * (_between(source, x, y + 0.5) - _between(source, x, y - 0.5))
-            # Derivatives of the old position by lateral, forward and yaw.
+            # Derivatives of the old position with respect to lateral, forward and yaw.
             slope[0], slope[1] = -across_x, -along_y
             turned = -sin * right - cos * ahead, cos * right - sin * ahead
             slope[2] = across_x * turned[0] - along_y * turned[1]
@@ -217,7 +224,7 @@ def _accumulate(source, target, ground, motion, lens, spacing, normal, gradient)
                 gradient[i] += slope[i] * error
                 for j in range(3):
                     normal[i, j] += slope[i] * slope[j]
-    return total, seen, count
+    return total, visible, count
 
 
 @kernel

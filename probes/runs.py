@@ -1,4 +1,4 @@
-"""Judging one checkpoint by several probes: where the results go and what is kept of them."""
+"""Judges one checkpoint by several probes and writes their results and records."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from probes.bundle import Memory, ProbeConfig, Result, clips_of, data_of, run_pr
 from probes.clips import CLIPS, RULES, committed, listing
 from probes.display import show
 
+RECORDED_SETTINGS = ("context", "horizon", "seed", "dataset", "split")
+
 
 @config_class
 class Settings(ProbeConfig):
     """The settings of the command.
 
     Attributes:
-        checkpoint: of a world model: a file or a run.
-        threads: of torch; 0 takes what there are.
-        run_root: where the run directory is made.
-        name: of the run directory <run_root>/probes/<name>; empty makes one from the time.
-        into: a directory for the results, instead of a run of its own.
-        quick: 8 clips, no film: less than 50 s.
-        record: keep as experiments/records/probe_<probe>.json.
+        checkpoint: a world model: a checkpoint file or a run.
+        threads: threads of torch; 0 uses all available.
+        run_root: folder in which the run directory is created.
+        name: name of the run directory <run_root>/probes/<name>; if empty, the time is used.
+        into: write the results into this directory and create no run.
+        quick: 8 clips, no film; takes less than 50 s.
+        record: write experiments/records/probe_<probe>.json.
     """
 
     checkpoint: str = ""
@@ -46,15 +48,15 @@ class Settings(ProbeConfig):
         if self.threads < 0:
             raise ValueError(f"threads is at least 0, not {self.threads}")
         if self.quick and self.clips is not None:
-            raise ValueError("quick=true takes 8 clips: leave out one of quick and clips")
+            raise ValueError("quick=true uses 8 clips: leave out one of quick and clips")
         if self.record and (self.quick or self.clips is not None):
-            raise ValueError("record=true judges by every clip: leave out quick and clips")
+            raise ValueError("record=true needs every clip: leave out quick and clips")
 
 
 def judge(
     probes: Sequence[str], settings: Settings, memory: Memory | None = None
 ) -> dict[str, Any]:
-    """Run probes; returns the numbers of the last line. `memory` as in `run_probe`."""
+    """Run probes and return the numbers of the last line. For `memory` see `run_probe`."""
     from rssm import checkpoint, load_world_model  # late: torch takes seconds to start
 
     set_threads(settings.threads)
@@ -74,63 +76,68 @@ def judge(
     label = path.stem if path.stem != "final" else path.absolute().parents[1].name
     for name in probes:
         if config.clips is not None and config.clips > RULES[name].clips:
-            print(f"{name}: {RULES[name].clips} clips at most, by its rule, not {config.clips}")
+            most = RULES[name].clips
+            print(
+                f"{name}: clips={config.clips}, but its rule selects at most {most}; using {most}"
+            )
         started = time.perf_counter()
         result = run_probe(name, model, config, directory, label, memory)
         seconds = time.perf_counter() - started
-        about = {"checkpoint": path.name, "checkpoint_sha256": content, "asked": asked(config)}
+        about = {"checkpoint": path.name, "checkpoint_sha256": content}
+        about |= {"asked": result_settings(config)}
         about |= {f"trained_{key}": value for key, value in model.about.items()}
         everything = about | {"seconds": seconds} | result.to_dict()
         write_json(directory / f"{name}.json", everything)
         show(result)
         if settings.record:
-            keep(result, directory, settings, about)
+            write_probe_record(result, directory, settings, about)
         line |= {f"{name}_{key}": value for key, value in headline(result).items()}
     return line
 
 
-def asked(config: ProbeConfig) -> dict[str, Any]:
-    """What of the settings a result depends on, as plain data."""
+def result_settings(config: ProbeConfig) -> dict[str, Any]:
+    """The settings that a probe's result depends on, as plain data."""
     names = ("context", "horizon", "horizons", "dataset", "split", "train", "clips", "samples")
     names += ("seed",)
     return to_plain({name: getattr(config, name) for name in names})
 
 
 def list_clips(settings: Settings) -> dict[str, Any]:
-    """Find every rule's clips, and keep rules and lists if it is asked for."""
-    rows, found = [], {}
+    """Print the clips that every rule selects; with record=true, also write them as a record."""
+    rows, details = [], {}
     for name, rule in RULES.items():
         data, clips = clips_of(rule, settings)
-        found[name] = listed = listing(clips, rule, data)
-        kept = {None: "no list", True: "as committed", False: "others than committed"}
-        scenarios = ", ".join(f"{k} {v}" for k, v in listed["scenarios"].items())
-        rows.append([name, len(clips), listed["tracks"], scenarios, kept[committed(name, listed)]])
+        details[name] = listed = listing(clips, rule, data)
+        texts = {None: "no committed list", True: "as committed", False: "not as committed"}
+        scenarios = ", ".join(f"{name} {count}" for name, count in listed["scenarios"].items())
+        text = texts[committed(name, listed)]
+        rows.append([name, len(clips), listed["tracks"], scenarios, text])
     cli.table(["probe", "clips", "tracks", "scenarios", ""], rows)
-    numbers = {f"{name}_clips": len(listed["clips"]) for name, listed in found.items()}
+    numbers = {f"{name}_clips": len(listed["clips"]) for name, listed in details.items()}
     if settings.record:
-        own = ("context", "horizon", "seed", "dataset", "split")
         write_record(
             CLIPS,
             command=cli.command("-m probes"),
-            settings={name: getattr(settings, name) for name in own},
+            settings={name: getattr(settings, name) for name in RECORDED_SETTINGS},
             metrics=numbers,
-            details=found,
+            details=details,
         )
     return numbers
 
 
-def keep(result: Result, directory: Path, settings: Settings, about: Mapping[str, Any]) -> None:
-    """Write a probe's record, with its pictures."""
+def write_probe_record(
+    result: Result, directory: Path, settings: Settings, about: Mapping[str, Any]
+) -> None:
+    """Write a probe's record with its pictures."""
     record = f"probe_{result.name}"
     pictures = {f"{record}{kind}.png": f"{result.name}{kind}.png" for kind in ("", "_frames")}
-    for there, here in pictures.items():
-        atomic_write_bytes(RECORDS / there, (directory / here).read_bytes())
+    for target, source in pictures.items():
+        atomic_write_bytes(RECORDS / target, (directory / source).read_bytes())
     clips = {key: value for key, value in result.clips.items() if key != "clips"}
-    own = ("context", "horizon", "seed", "dataset", "split")
     write_record(
         record,
         command=cli.command("-m probes"),
-        settings={name: getattr(settings, name) for name in own} | dict(about),
+        settings={name: getattr(settings, name) for name in RECORDED_SETTINGS} | dict(about),
         metrics=headline(result),
         artifacts=list(pictures),
         details={
@@ -143,7 +150,7 @@ def keep(result: Result, directory: Path, settings: Settings, about: Mapping[str
 
 
 def _directory(probes: Sequence[str], settings: Settings, path: Path, content: str) -> Path:
-    """Where the results go: a run of its own, or the directory that was named."""
+    """The directory for the results: `settings.into`, or that of a new run."""
     if settings.into:
         return Path(settings.into)
     run = Run.create(
@@ -158,7 +165,7 @@ def _directory(probes: Sequence[str], settings: Settings, path: Path, content: s
 
 
 def headline(result: Result) -> dict[str, Any]:
-    """A probe in a few numbers."""
+    """The most important numbers of a probe."""
     numbers, pictures = result.numbers, result.numbers["pictures"]
     line = {
         "passed": result.passed,
@@ -167,7 +174,7 @@ def headline(result: Result) -> dict[str, Any]:
         "psnr": pictures["psnr"]["model"]["mean"],
     }
     if "camera" in numbers:
-        read = numbers["camera"]["imagined"]
-        line |= {f"{axis}_slope": read[f"{axis}_slope"]["mean"] for axis in ("yaw", "forward")}
-        line["yaw_final_share"] = read["yaw_final_share"]["mean"]
+        camera = numbers["camera"]["imagined"]
+        line |= {f"{axis}_slope": camera[f"{axis}_slope"]["mean"] for axis in ("yaw", "forward")}
+        line["yaw_final_share"] = camera["yaw_final_share"]["mean"]
     return line

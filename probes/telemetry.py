@@ -1,4 +1,4 @@
-"""Imagined telemetry against the recorded, at chosen horizons, beside what needs no world model."""
+"""Compares imagined with recorded telemetry, beside baselines that need no world model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rssm.data import Reader
 FIT_WINDOWS = 8000
 RESAMPLES = 1000
 SIGN_FLOOR = 0.05
-"""Share of a target's standard deviation below which it has no sign worth matching."""
+"""Targets smaller than this share of their standard deviation are left out of `sign_match`."""
 
 
 def judge_telemetry(
@@ -30,18 +30,18 @@ def judge_telemetry(
     horizons: Sequence[int],
     seed: int = 0,
 ) -> dict[str, dict[str, Any]]:
-    """Numbers by head and horizon ("speed@15"): of the model, of persistence, of the regression.
+    """Numbers by head and horizon ("speed@15") for the model, persistence and the regression.
 
     Each of the three has `corr` (over clips, with a bootstrap interval), `mae`, `bias` and
-    `sign_match`; `beats` says whether the model's absolute error is smaller than both others',
-    paired by clip, with the interval of the difference.
+    `sign_match`. `gain` is the reduction of the absolute error compared with each baseline, paired
+    by clip. `beats` says for each baseline whether the whole interval of `gain` is above zero.
 
     Args:
-        futures: what was imagined from n clips.
-        telemetry: regressed names, in the order of `futures.context_telemetry`.
+        futures: the imagined and recorded futures of n clips.
+        telemetry: names of the telemetry heads, in the order of `futures.context_telemetry`.
         blind: the regressions of `fit_blind`, by horizon and name.
         horizons: rows after the context.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
     """
     table: dict[str, dict[str, Any]] = {}
     for horizon in horizons:
@@ -50,15 +50,15 @@ def judge_telemetry(
         fitted = blind.get(horizon, {})
         for name in (REWARD, *telemetry):
             true = futures.recorded[name][:, horizon - 1].astype(np.float64)
-            found = {"model": futures.predicted[name][:, horizon - 1].astype(np.float64)}
+            predicted = {"model": futures.predicted[name][:, horizon - 1].astype(np.float64)}
             if name in telemetry:
                 last = futures.context_telemetry[:, -1, list(telemetry).index(name)]
-                found["persistence"] = last.astype(np.float64)
+                predicted["persistence"] = last.astype(np.float64)
             if name in fitted:
-                found["blind"] = fitted[name].predict(
+                predicted["blind"] = fitted[name].predict(
                     futures.context_telemetry, futures.actions[:, :horizon]
                 )
-            table[f"{name}@{horizon}"] = _compare(found, true, seed)
+            table[f"{name}@{horizon}"] = _compare(predicted, true, seed)
         if OFF in futures.predicted and OFF in futures.recorded:
             label = futures.recorded[OFF][:, horizon - 1] > 0.5
             score = futures.predicted[OFF][:, horizon - 1]
@@ -80,11 +80,11 @@ def judge_telemetry(
     return table
 
 
-def _compare(found: dict[str, NDArray], true: NDArray, seed: int) -> dict[str, Any]:
+def _compare(predicted: dict[str, NDArray], true: NDArray, seed: int) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     floor = SIGN_FLOOR * true.std()
     signed = np.abs(true) > floor
-    for kind, values in found.items():
+    for kind, values in predicted.items():
         error = values - true
         numbers[kind] = {
             "corr": _correlation(values, true, seed).to_dict(),
@@ -94,23 +94,23 @@ def _compare(found: dict[str, NDArray], true: NDArray, seed: int) -> dict[str, A
             if signed.any()
             else None,
         }
-    beaten: dict[str, Any] = {}
-    for kind in found.keys() - {"model"}:
-        gain = np.abs(found[kind] - true) - np.abs(found["model"] - true)
-        beaten[kind] = bounded_interval(gain).to_dict()
-    numbers["gain"] = beaten
+    gains: dict[str, Any] = {}
+    for kind in predicted.keys() - {"model"}:
+        gain = np.abs(predicted[kind] - true) - np.abs(predicted["model"] - true)
+        gains[kind] = bounded_interval(gain).to_dict()
+    numbers["gain"] = gains
     numbers["beats"] = {
-        kind: gain["low"] is not None and gain["low"] > 0 for kind, gain in beaten.items()
+        kind: gain["low"] is not None and gain["low"] > 0 for kind, gain in gains.items()
     }
     return numbers
 
 
-def _correlation(found: NDArray, true: NDArray, seed: int) -> Estimate:
-    point = float(metrics.correlation(found, true))
+def _correlation(predicted: NDArray, true: NDArray, seed: int) -> Estimate:
+    point = float(metrics.correlation(predicted, true))
     if not np.isfinite(point):
-        return Estimate(0.0, None, None, len(true))  # a constant says nothing about the target
+        return Estimate(0.0, None, None, len(true))  # a constant does not predict the target
     interval = stats.bootstrap(
-        (found, true),
+        (predicted, true),
         metrics.correlation,
         paired=True,
         vectorized=True,
@@ -124,9 +124,10 @@ def _correlation(found: NDArray, true: NDArray, seed: int) -> Estimate:
 def fit_blind(
     train: DataSet, telemetry: Sequence[str], context: int, horizons: Sequence[int], seed: int
 ) -> dict[int, dict[str, BlindRegression]]:
-    """A regression per horizon and target, from windows of `train` that no episode's start divides.
+    """Fit a regression for each horizon and target to windows of `train`.
 
-    A horizon for which `train` has fewer than 100 such windows has none.
+    Windows that contain the start of another episode are left out. If fewer than 100 windows
+    remain for a horizon, there is no regression for it.
     """
     return {horizon: _fit(train, telemetry, context, horizon, seed) for horizon in horizons}
 
@@ -138,11 +139,11 @@ def _fit(
     sampler = WindowSampler(train.episodes, length, FIT_WINDOWS, seed)
     starts = sampler.indices(0)
     first = train.column("is_first")
-    whole = np.array([not first[s + 1 : s + length].any() for s in starts])
-    if whole.sum() < 100:
+    unbroken = np.array([not first[s + 1 : s + length].any() for s in starts])
+    if unbroken.sum() < 100:
         return {}
-    batch = Reader(train, telemetry, False).batch(starts[whole], length, frames=False)
-    past = np.stack([batch.targets[n][:, :context].numpy() for n in telemetry], -1)
+    batch = Reader(train, telemetry, False).batch(starts[unbroken], length, frames=False)
+    past = np.stack([batch.targets[name][:, :context].numpy() for name in telemetry], -1)
     actions = batch.action[:, context:].numpy()
-    targets = {n: batch.targets[n][:, -1].numpy() for n in (REWARD, *telemetry)}
-    return {n: BlindRegression().fit(past, actions, target) for n, target in targets.items()}
+    targets = {name: batch.targets[name][:, -1].numpy() for name in (REWARD, *telemetry)}
+    return {name: BlindRegression().fit(past, actions, target) for name, target in targets.items()}

@@ -13,7 +13,13 @@ from common.runs import ROOT
 from common.schema import config_class
 from experiments.report.model_card import model_card, read_evaluations, training_command
 from experiments.training.averages import averaged, best_run, common_curve, over_tracks, seed_means
-from experiments.training.finished import MEASURES, OWN, FinishedRun, check_comparable, find_runs
+from experiments.training.finished import (
+    MEASURES,
+    NOT_LEARNING,
+    FinishedRun,
+    check_comparable,
+    find_runs,
+)
 
 DESCRIPTION = """Average runs of train_ppo.py that differ in their seed only, or keep a single one.
 
@@ -111,7 +117,9 @@ def seed_row(run: FinishedRun) -> dict[str, Any]:
 def details(runs: Sequence[FinishedRun], evaluations: Sequence[Mapping[str, Any]]) -> dict:
     """Everything longer that the record holds."""
     found: dict[str, Any] = {
-        "config": {name: value for name, value in runs[0].config.items() if name not in OWN},
+        "config": {
+            name: value for name, value in runs[0].config.items() if name not in NOT_LEARNING
+        },
         "evaluator": runs[0].judged["evaluator"],
         "seeds": [seed_row(run) for run in runs],
         "over_tracks": over_tracks(runs),

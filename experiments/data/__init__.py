@@ -1,4 +1,4 @@
-"""The data sets of the ladder: recipes, and the collection that follows them.
+"""The data sets of the ladder: their recipes and their collection.
 
 May import: every room.
 """

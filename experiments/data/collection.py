@@ -1,4 +1,4 @@
-"""Collect the data sets of `experiments.data.recipes`: which policy drives where, how often."""
+"""Collects the data sets that `experiments.data.recipes` describes."""
 
 import fcntl
 import math
@@ -27,16 +27,16 @@ from replay.schema import DIRECTIONS, Attributes
 from replay.shards import ShardWriter
 
 WORLDS = 16
-"""Cars that drive at a time."""
+"""How many cars drive at the same time."""
 
 SHORTEST = 2
-"""Fewest rows of an episode: those before and after one step."""
+"""The shortest episode, in rows: one row before a step and one after it."""
 
 WORLD = EnvConfig(preset="race", track_pool=0)
 
 
 def describe_camera(size: int) -> dict[str, float]:
-    """The geometry of recorded frames of size x size pixels, as data sets keep it."""
+    """The camera geometry of recorded frames of size x size pixels, in the form data sets store."""
     camera = make_camera(size=size, grey=False, stack=1, indicators=True, zoom_in=False)
     return {
         "pixels_per_unit_across": 1 / camera.across,
@@ -48,15 +48,15 @@ def describe_camera(size: int) -> dict[str, float]:
 
 
 class DataSetBuilder:
-    """Collects what the data sets at `root` still lack.
+    """Collects the rows that are still missing from the data sets at `root`.
 
     Args:
-        root: folder of all data sets.
+        root: the folder that holds all data sets.
         policy: the trained policy; `policy_hash` is the SHA-256 of its checkpoint.
-        factor: scales the frames of every recipe.
-        seed: of tracks, warm-ups and action noise.
-        early: an early policy and its hash, for the sources that ask for one.
-        report: called with what is collected, its rows so far and all its rows.
+        factor: multiplies the number of frames of every recipe.
+        seed: seed of tracks, warm-ups and action noise.
+        early: an early policy and its hash, used by the sources that ask for one.
+        report: called with a title, the rows collected so far and the rows to collect.
     """
 
     def __init__(
@@ -75,13 +75,15 @@ class DataSetBuilder:
         self._code = code_state()["sha256"]
         settings = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/reward/progress.yaml"))
         self._reward = schema.build(RewardConfig, settings["reward"])
-        # The finish is not marked in the picture, so an end there could not be learnt from it.
+        # The finish line is not visible in the picture, so a model could not learn to predict an
+        # end there.
         self._endings = schema.build(EndingConfig, settings["endings"] | {"finish": False})
 
     def fill(self, name: str) -> None:
-        """Collect whatever the data set `name` lacks, the data sets that it is made of first.
+        """Collect the missing rows of the data set `name`.
 
-        Rows that a killed process has written count. A larger factor adds to a smaller one's rows.
+        The data sets that it is made of are collected first. Rows that an interrupted process
+        wrote are kept and counted. A larger factor adds rows to those of a smaller one.
         """
         plan = recipe(name)
         with self._alone(name):
@@ -104,10 +106,10 @@ class DataSetBuilder:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """Lock a data set: two processes would collect the same episodes and keep both.
+        """Lock a data set, because two processes would collect the same episodes twice.
 
-        Raises `UserError` if another process collects it, or if its rows come from another seed or
-        policy.
+        Raises `UserError` if another process is collecting it, or if its rows come from another
+        seed or policy.
         """
         place = self._root / name
         try:
@@ -131,8 +133,8 @@ class DataSetBuilder:
             ]
             if differ:
                 raise UserError(
-                    f"{place} was collected with {', '.join(differ)}: ask for the same, or collect "
-                    "into another root"
+                    f"{place} was collected with {', '.join(differ)}: use the same settings, or "
+                    "collect into another root"
                 )
             write_json(file_of_settings, settings)
             yield
@@ -181,8 +183,8 @@ class DataSetBuilder:
     def _driver(self, source: Source, seed: int) -> tuple[Policy, str]:
         """The policy of a source, and its name in the shards.
 
-        All cars of a batch draw from one sequence, as they did when the ladder's data sets were
-        first collected: the same recipe gives the same rows.
+        All cars of a batch draw their noise from one random sequence. The ladder's data sets were
+        collected this way, so the same recipe still gives the same rows.
         """
         if source.driver != POLICY:
             policy = make_scenario(
@@ -207,7 +209,7 @@ class DataSetBuilder:
         )
 
     def _choose(self, name: str, plan: Recipe, split: str) -> None:
-        """Copy the episodes of the selection once; the policy of its shards names it."""
+        """Copy the selected episodes once. The `policy` attribute of the new shard marks them."""
         rule = plan.selection
         label = f"selection:{rule.dataset}"
         data = DataSet(self._root, rule.dataset, split, check=False)
@@ -222,7 +224,7 @@ class DataSetBuilder:
                 )
             return
         attributes = self._attributes(label, plan)
-        # In one shard, which is there or not, so that a killed copy starts anew.
+        # All in one shard: it exists completely or not at all, so an interrupted copy starts over.
         with ShardWriter(self._root, name, split, attributes, max_rows=data.rows) as writer:
             copy_episodes(data, chosen, writer)
 
@@ -237,7 +239,7 @@ def load_hashed(path: Path) -> tuple[Policy, str]:
 
 
 def _fresh_first(episodes: list[tuple], seed: int) -> list[int]:
-    """Probe tracks in random order, those that no episode has yet before the others."""
+    """Probe tracks in random order; tracks that no episode has used yet come first."""
     first, last = SPLITS["probe"]
     tracks = np.random.default_rng(seed).permutation(np.arange(first, last + 1))
     used = {track for _, _, track, *_ in episodes}

@@ -1,7 +1,7 @@
-"""The data sets of the ladder as recipes: who drives, how much, on which tracks.
+"""The data sets of the ladder as recipes: which drivers, how many rows, on which tracks.
 
-Sizes are those of the earlier record where it gives them (`frames` are rows, both directions
-together); `scripts/collect_replay.py` collects them, and a factor scales them.
+The sizes are those of the earlier record where it reports them. `frames` counts rows of both
+directions together. `scripts/collect_replay.py` collects the data sets; its factor scales them.
 """
 
 import shlex
@@ -14,7 +14,7 @@ from common.errors import UserError
 from common.keys import unknown_choice
 
 TRACKS = {"train": "train", "val": "validation", "probe": "probe"}
-"""Split of a data set -> split of the track seeds (`common.seeding.SPLITS`) that it drives on."""
+"""Split of a data set -> split of the track seeds it uses (`common.seeding.SPLITS`)."""
 
 POLICY = "ppo"
 
@@ -25,11 +25,11 @@ class Source:
 
     Attributes:
         scenario: name recorded with the episodes.
-        driver: "ppo", the trained policy, or one of `envs.racing.drivers.SCENARIOS`.
-        share: of the data set's rows.
-        noise: scale of the disturbance of its actions (`ActionNoise`).
-        pace: of a scripted driver, factor on its speeds.
-        early: of "ppo", use the early checkpoint where one is named, without the noise.
+        driver: "ppo" (the trained policy) or one of `envs.racing.drivers.SCENARIOS`.
+        share: share of the data set's rows.
+        noise: scale of the noise on its actions (`ActionNoise`).
+        pace: factor on the speeds of a scripted driver.
+        early: for "ppo" only: use the early checkpoint, if one is named, with noise 0.1.
     """
 
     scenario: str
@@ -42,13 +42,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Selection:
-    """Episodes of another data set that a curated one takes, until `share` of its rows are full.
+    """A rule that selects episodes of another data set.
 
     Attributes:
-        dataset: where they come from.
-        share: of that data set's rows, at most.
-        corner: rad, the sharpest bend is at least this.
-        off_track: share of rows with all four wheels off the road, at most.
+        dataset: the data set that the episodes come from.
+        share: largest share of that data set's rows to select.
+        corner: the episode's sharpest bend is at least this many rad.
+        off_track: largest share of rows with all four wheels off the road.
     """
 
     dataset: str
@@ -57,24 +57,30 @@ class Selection:
     off_track: float
 
     def accepts(self, telemetry: Mapping[str, np.ndarray]) -> bool:
-        """Whether an episode with these values, (T,) by name, fits the rule."""
-        off = np.mean(telemetry["off_track"] == 1.0)
+        """Whether an episode fits the rule. `telemetry` maps names to arrays of shape (T,)."""
+        off_track = np.mean(telemetry["off_track"] == 1.0)
         sharpest = np.abs(telemetry["corner_angle"]).max()
-        return bool(off <= self.off_track and sharpest >= self.corner)
+        return bool(off_track <= self.off_track and sharpest >= self.corner)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One data set: driving of its own (`sources`), others whole (`parts`) or some of another.
+    """One data set.
+
+    It holds new driving (`sources`), whole other data sets (`parts`), or episodes selected from
+    another one (`selection`).
 
     Attributes:
-        about: one line for people.
-        frames: rows by split, collected from `sources`.
-        length: rows of an episode, at most.
-        warmup: ticks, at most, driven before an episode's first row.
-        tracks: who makes the tracks, as in `EnvConfig`.
-        quick: factor of a quick collection: whole windows of 100 rows in every split, and for the
-            sets that probes judge by, clips for every probe.
+        about: a one-line description.
+        frames: rows to collect from `sources`, by split.
+        sources: the drivers and their shares.
+        length: largest number of rows in an episode.
+        warmup: largest number of ticks driven before an episode's first row.
+        tracks: the track generator, as in `EnvConfig`.
+        parts: data sets that are included whole.
+        selection: the rule that selects episodes of another data set.
+        quick: factor of a quick collection. It is large enough for windows of 100 rows in every
+            split, and, in the data sets of the probes, for clips of every probe.
         recorded: factor with which the committed record was collected.
     """
 
@@ -90,7 +96,7 @@ class Recipe:
     recorded: float = 1.0
 
     def splits(self) -> tuple[str, ...]:
-        """Splits of the data set."""
+        """The splits of the data set."""
         return tuple(self.frames) or ("train", "val")
 
 
@@ -189,7 +195,7 @@ def recipe(name: str) -> Recipe:
 
 
 def collect_command(name: str, root: str = "data", quick: bool = False) -> str:
-    """The command that collects a data set as it is recorded, or a quick one."""
+    """The command that collects a data set: at the size of its record, or small if `quick`."""
     factor = recipe(name).recorded
     words = ["python scripts/collect_replay.py", f"dataset={name}"]
     words += ["quick=true"] if quick else [f"factor={factor:g}"] if factor != 1 else []

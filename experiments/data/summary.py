@@ -1,4 +1,4 @@
-"""What a data set shows, in numbers and in one picture."""
+"""Describes a data set by numbers and by one picture."""
 
 import math
 from pathlib import Path
@@ -13,14 +13,14 @@ from replay.dataset import DataSet
 from replay.schema import DIRECTIONS
 
 CORNER_EDGES = (0.0, 0.1, 0.35, 0.7, 1.0, 1.4, math.inf)
-"""|corner_angle| in rad: straight, bent, and sharper and sharper."""
+"""Edges of the histogram of |corner_angle|, in rad, from straight road to the sharpest bends."""
 
 FRAMES_PER_ROW = 12
-_LABEL = 18  # pixels above every strip
+_LABEL = 18  # height in pixels of the text above every strip
 
 
 def summarise(data: DataSet) -> dict[str, Any]:
-    """Numbers of one split: of all rows, and of every scenario."""
+    """The numbers of one split: for all rows together and for each scenario."""
     scenarios = data.episodes["scenario"]
     return {
         "rows": data.rows,
@@ -36,7 +36,7 @@ def summarise(data: DataSet) -> dict[str, Any]:
 
 
 def show(name: str, summaries: dict[str, dict[str, Any]]) -> None:
-    """Print the summaries of a data set's splits, a row for every scenario."""
+    """Print the summaries of a data set's splits as tables with one row per scenario."""
     bins = [f"≥{edge:g}" for edge in CORNER_EDGES[:-1]]
     columns = ["", "episodes", "rows", "cw", "laps", "speed", "off", "wheels off", *bins]
     for split, summary in summaries.items():
@@ -56,7 +56,7 @@ def show(name: str, summaries: dict[str, dict[str, Any]]) -> None:
 
 
 def contact_sheet(data: DataSet, path: Path) -> None:
-    """A strip of frames for every scenario, spread evenly over its rows, as a PNG at `path`."""
+    """Write a PNG with a strip of frames for every scenario, spread evenly over its rows."""
     strips = []
     for name in np.unique(data.episodes["scenario"]):
         episodes = data.episodes[data.episodes["scenario"] == name]
@@ -75,8 +75,9 @@ def contact_sheet(data: DataSet, path: Path) -> None:
             raise OSError(f"cannot write {path}")
 
 
-def _numbers(data: DataSet, which: np.ndarray) -> dict[str, Any]:
-    episodes = data.episodes[which]
+def _numbers(data: DataSet, mask: np.ndarray) -> dict[str, Any]:
+    """The numbers of the episodes that `mask`, bool (episodes,), selects."""
+    episodes = data.episodes[mask]
     first, last = episodes["start"], episodes["start"] + episodes["length"] - 1
     rows = np.zeros(data.rows, bool)
     for start, end in zip(first, last, strict=True):

@@ -1,5 +1,5 @@
-"""Everything that writes REPORT.md, its figures and model cards, from committed records.
+"""Writes REPORT.md, its figures and the model cards from committed records.
 
-May import: common, the evaluator's ranges, rssm's checkpoints. Joined with the campaigns' sections
-in scripts/report.py.
+May import: common, the evaluator's ranges, rssm's checkpoints. scripts/report.py adds the sections
+on campaigns.
 """

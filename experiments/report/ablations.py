@@ -1,4 +1,4 @@
-"""What each choice of the trainer is worth: the ablations in REPORT.md and docs/ppo.md."""
+"""The ablation study in REPORT.md and docs/ppo.md: what each design choice of PPO is worth."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def ablations_section(record: Mapping[str, Any]) -> str:
 
 
 def ablations(record: Mapping[str, Any]) -> str:
-    """A row per variant: the mean over seeds, and the difference to the base, paired by seed."""
+    """A table with a row per variant: means over seeds and differences from the base."""
     settings, variants = record["settings"], record["details"]["variants"]
     rows = []
     for variant in variants.values():
@@ -42,9 +42,10 @@ def ablations(record: Mapping[str, Any]) -> str:
     pairs = [part for _, title in ABLATION_COLUMNS for part in (title, "less base's")]
     return "\n\n".join(
         [
-            f"{settings['total_timesteps']:,} engine ticks each, training seeds "
-            f"{settings['seeds']}, {len(settings['tracks'])} test tracks, the last policy of each "
-            "run; means with 95% intervals over seeds, differences paired by seed.",
+            f"Each run has {settings['total_timesteps']:,} engine ticks. The training seeds are "
+            f"{settings['seeds']}. The last policy of each run was judged on "
+            f"{len(settings['tracks'])} test tracks. The table shows means over seeds with 95% "
+            "intervals, and differences from the base, paired by seed.",
             table(["variant", *pairs, "decisions", "seconds"], rows),
         ]
     )

@@ -14,17 +14,17 @@ SIZES = {
 
 
 def data_section(records: Sequence[Mapping[str, Any]]) -> str:
-    """The data sets, a row per split."""
+    """The section on data sets: a table with a row per split."""
     rows = []
     for record in records:
         name = record["settings"]["dataset"]
-        for split, found in record["details"]["splits"].items():
-            whole, corners = found["all"], found["all"]["corner_histogram"]
+        for split, summary in record["details"]["splits"].items():
+            total, corners = summary["all"], summary["all"]["corner_histogram"]
             rows.append(
                 [
-                    name, split, f"{found['rows']:,}", str(found["episodes"]),
-                    str(found["tracks"]), number(whole["clockwise"]), number(whole["laps"]),
-                    number(whole["speed"]), number(whole["off_track"]), number(sum(corners[3:])),
+                    name, split, f"{summary['rows']:,}", str(summary["episodes"]),
+                    str(summary["tracks"]), number(total["clockwise"]), number(total["laps"]),
+                    number(total["speed"]), number(total["off_track"]), number(sum(corners[3:])),
                     SIZES.get(name, "") if split == "train" else "",
                 ]
             )  # fmt: skip

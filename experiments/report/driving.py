@@ -1,4 +1,4 @@
-"""The trained drivers in REPORT.md, and training with the earlier record's budget."""
+"""The sections of REPORT.md on trained drivers and on training with the earlier record's budget."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ BUDGET_COLUMNS = ("progress", "off_track_rate")
 
 
 def driving_section(records: list[Mapping[str, Any]]) -> str:
-    """Every trained driver, and every training seed of it."""
+    """The section on driving: a row for every trained driver and for each of its seeds."""
     rows = []
     for record in records:
         rows.append([_title(record), *_measures(record["metrics"])])
@@ -36,10 +36,11 @@ def driving_section(records: list[Mapping[str, Any]]) -> str:
     return "\n\n".join(
         [
             "## Driving",
-            "By the locked evaluator, deterministic policy, with 95% intervals. Where several "
-            "seeds were trained, the first row is their mean with its interval over seeds. A "
-            "seed's own row has intervals over tracks, and so has the last row, where each track "
-            f"is averaged over seeds. The earlier record's best, in its own world: {_earlier()}.",
+            "The locked evaluator measured these results with the deterministic policy; brackets "
+            "are 95% intervals. If several seeds were trained, the first row is their mean, with "
+            "its interval over seeds. The row of a single seed has intervals over tracks. So has "
+            "the last row, where each track is averaged over seeds. The earlier record's best "
+            f"results, in its own world: {_earlier()}.",
             table(header, rows),
             *(f"- {record['name']}: {provenance(record)}{_best(record)}" for record in records),
             *pictures,
@@ -50,9 +51,9 @@ def driving_section(records: list[Mapping[str, Any]]) -> str:
 def budget_section(
     records: list[Mapping[str, Any]], calibration: Mapping[str, Any] | None = None
 ) -> str:
-    """Training with no more experience than the earlier record's run_008 had.
+    """The section on training with as little experience as the earlier record's run_008 had.
 
-    `calibration` is the record of many training seeds of the same configuration, if there is one.
+    `calibration`, if given, is the record of many training seeds of the same configuration.
     """
     rows = [_earlier_row(run) for run in EARLIER_RUNS]
     for record in records:
@@ -61,9 +62,10 @@ def budget_section(
         rows.append([_title(record), f"{metrics['ticks']:,} / {metrics['decisions']:,}", *cells])
     parts = [
         "## With the earlier record's budget",
-        f"The earlier record's run_008 was trained for {EARLIER_RUNS[0].steps:,} steps; how many "
-        "its g003_c03 had is not known. One of those steps corresponds to one of our decisions (an "
-        "action held for several engine ticks) or, more strictly, to one tick.",
+        f"The earlier record's run_008 was trained for {EARLIER_RUNS[0].steps:,} steps. The number "
+        "of steps of its g003_c03 is not known. One of those steps can be compared with one of our "
+        "decisions (an action that is held for several engine ticks) or, more strictly, with one "
+        "tick. Both comparisons are shown.",
     ]
     if calibration:
         rows.insert(len(EARLIER_RUNS), _calibration_row(calibration))
@@ -77,7 +79,7 @@ def budget_section(
 
 
 def over_many_seeds(calibration: Mapping[str, Any]) -> dict[str, Any]:
-    """Mean of a calibration's training seeds with its interval over seeds, as an estimate."""
+    """The mean over a calibration's training seeds, with its interval over seeds."""
     ends = RANGES[calibration["settings"]["primary"]]
     return bounded_interval(calibration["details"]["means"], *ends).to_dict()
 
@@ -85,12 +87,12 @@ def over_many_seeds(calibration: Mapping[str, Any]) -> dict[str, Any]:
 def _which_to_believe(record: Mapping[str, Any], calibration: Mapping[str, Any]) -> str:
     few, many = record["metrics"]["progress"], over_many_seeds(calibration)
     return (
-        f"Two rows are the same configuration. {number(few['mean'])} is of {few['n']} seeds, each "
-        "judged by the best of its snapshots on validation tracks. "
-        f"{number(many['mean'])} is of {many['n']} other seeds, each judged by its last weights. "
-        "Believe the second for what one more training run gives: it has more seeds and no choice "
-        "in it. The first says what choosing a snapshot adds, and how far five seeds can be from "
-        "twenty-four."
+        f"Two rows have the same configuration. {number(few['mean'])} is the mean of {few['n']} "
+        "seeds; for each, the snapshot that was best on validation tracks was judged. "
+        f"{number(many['mean'])} is the mean of {many['n']} other seeds; for each, the last "
+        "weights were judged. Use the second number to predict one more training run: it has more "
+        "seeds, and nothing was selected. The difference between the two comes from selecting a "
+        f"snapshot and from chance: {few['n']} seeds can differ that much from {many['n']}."
     )
 
 

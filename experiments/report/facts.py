@@ -1,4 +1,4 @@
-"""The figures in README.md, and how generated text gets into documents that people write."""
+"""Writes the figures in README.md, and puts generated text into hand-written documents."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from experiments.report.published import EARLIER_RUNS
 
 
 def facts(records: Path = RECORDS) -> str:
-    """The README's figures."""
+    """The list of results in the README."""
     lines = []
     if speed := read_record("speed", records):
         m = speed["metrics"]
@@ -57,7 +57,7 @@ def facts(records: Path = RECORDS) -> str:
 
 
 def _budget(few: Mapping[str, Any], many: Mapping[str, Any]) -> str:
-    """Learning from as few steps as the earlier record had, by both records that there are."""
+    """A line on learning from as few steps as the earlier record, from the two records on it."""
     chosen, last = few["metrics"], many["metrics"]
     earlier = ", ".join(
         f"{run.progress} ({run.name}, off-track rate {run.off_track_rate})" for run in EARLIER_RUNS
@@ -73,9 +73,12 @@ def _budget(few: Mapping[str, Any], many: Mapping[str, Any]) -> str:
 
 
 def filled(text: str, name: str, content: str, where: str) -> str:
-    """`text` with `content` between its marks for `name`; `UserError` unless it has them once."""
+    """`text` with `content` between its two marks for `name`.
+
+    Raises `UserError` unless each of the two marks occurs exactly once.
+    """
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    head, found, rest = text.partition(begin)
-    if not found or text.count(begin) != 1 or text.count(end) != 1 or end not in rest:
+    head, _, tail = text.partition(begin)
+    if text.count(begin) != 1 or text.count(end) != 1 or end not in tail:
         raise UserError(f"{where} needs one {begin} and, after it, one {end}")
-    return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
+    return f"{head}{begin}\n{content}\n{end}{tail.partition(end)[2]}"

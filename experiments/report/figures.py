@@ -1,6 +1,6 @@
-"""The figures, drawn from records alone: the same record gives the same picture.
+"""Draws the figures from records alone: the same record gives the same picture.
 
-Colours are Okabe and Ito's, which the colour-blind can tell apart.
+The colours are Okabe and Ito's, which colour-blind readers can tell apart.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DPI = 110
 WIDTH = 8.2
-"""Inches; at DPI a README's width."""
+"""Width of a figure in inches; at DPI it fills the width of a README."""
 BLUE, ORANGE, RED, GREY = "#0072B2", "#E69F00", "#D55E00", "#666666"
 
 ABLATION_MEASURES = (
@@ -53,14 +53,14 @@ def picture(path: Path, *shape: int, height: float, **options: Any) -> Iterator[
         try:
             yield figure, axes
             with replacing(path) as temporary:
-                # Without the library's version, or an update would change every picture.
+                # Leave out the library's version: otherwise every update would change every file.
                 figure.savefig(temporary, dpi=DPI, metadata={"Software": None})
         finally:
             pyplot.close(figure)
 
 
 def draw_record_curve(title: str, curve: Mapping[str, Any], path: Path) -> None:
-    """A record's own figure: progress and off-track rate while it learned, mean and interval."""
+    """The figure of one record: progress and off-track rate during training, with intervals."""
     with picture(path, 1, 1, height=3.6) as (_, ((axes,),)):
         if curve:
             _line(axes, curve, "validation/progress", BLUE, "progress, validation tracks")
@@ -89,15 +89,15 @@ def draw_curves(records: Sequence[Mapping[str, Any]], path: Path) -> None:
             bottom.set(xlabel="engine ticks (millions)")
             for one in (top, bottom):
                 one.grid(alpha=0.25)
-        # The return has no range to keep its interval in; nobody scores above 1000.
+        # The native return has no fixed range; in practice nothing scores above 1000.
         axes[0, 0].set(ylabel="native return", ylim=(-150, 1000))
         axes[1, 0].set(ylabel="progress (laps)", ylim=(0, 1.05))
 
 
 def draw_scores(record: Mapping[str, Any], path: Path) -> None:
-    """Returns per track in the real CarRacing-v3, beside what others published.
+    """Returns per track in the real CarRacing-v3, beside published results.
 
-    Raises `UserError` if the record holds no drive of the real one.
+    Raises `UserError` if the record holds no evaluation in the real CarRacing-v3.
     """
     returns = dict(judged_in(record, REAL))
     if not returns:
@@ -124,7 +124,7 @@ def draw_scores(record: Mapping[str, Any], path: Path) -> None:
 
 
 def draw_speed(engine: Mapping[str, Any], training: Mapping[str, Any] | None, path: Path) -> None:
-    """Frames/s of the engine, and PPO's steps/s where a record has them, against the others'."""
+    """Frames/s of the engine and, if there is a record, PPO's steps/s, beside those of others."""
     metrics = engine["metrics"]
     bars = {"this engine": metrics["ours"], "CarRacing-v3": metrics["reference"]}
     panels = [
@@ -142,8 +142,8 @@ def draw_speed(engine: Mapping[str, Any], training: Mapping[str, Any] | None, pa
     with picture(path, 1, len(panels), height=1.8) as (_, (axes,)):
         for one, (title, label, bars) in zip(axes, panels, strict=True):
             names, values = list(bars), list(bars.values())
-            drawn = one.barh(names, values, color=[BLUE] + [GREY] * (len(bars) - 1), height=0.6)
-            one.bar_label(drawn, [f"{value:,.0f}" for value in values], padding=3)
+            patches = one.barh(names, values, color=[BLUE] + [GREY] * (len(bars) - 1), height=0.6)
+            one.bar_label(patches, [f"{value:,.0f}" for value in values], padding=3)
             one.invert_yaxis()
             one.set(xlabel=label, title=title, xlim=(0, 1.18 * max(values)))
             one.xaxis.set_major_formatter("{x:,.0f}")
@@ -152,7 +152,7 @@ def draw_speed(engine: Mapping[str, Any], training: Mapping[str, Any] | None, pa
 
 
 def draw_ablations(record: Mapping[str, Any], path: Path) -> None:
-    """A row per variant and a panel per measure: each seed, their mean, and the base's mean."""
+    """A row per variant, a panel per measure: a dot per seed, their mean, and the base's mean."""
     variants = record["details"]["variants"]
     names = list(variants)
     height = 1.0 + 0.26 * len(names)
@@ -183,7 +183,7 @@ def _line(
     label: str | None = None,
     style: str = "-",
 ) -> None:
-    """The mean of a common curve with its interval, where there is one."""
+    """Draw the mean of a curve and, where there is one, its interval."""
     millions = np.array(curve["ticks"]) / 1e6
     mean, low, high = (np.array(curve[name][p], np.float64) for p in ("mean", "low", "high"))
     axes.plot(millions, mean, style, color=colour, label=label, linewidth=1.6)
@@ -199,9 +199,9 @@ def _score(
     low_end: Sequence[float | None],
     colour: str,
 ) -> None:
-    """One driver's mean and standard deviation, with ticks at its low end."""
+    """Draw one driver's mean and standard deviation, with marks at its low end."""
     axes.errorbar(mean, y, xerr=sd, fmt="D", color=colour, markersize=6, capsize=4, zorder=3)
-    known = [value for value in low_end if value is not None]
-    axes.plot(known, [y] * len(known), "|", color=colour, markersize=14, markeredgewidth=1.5)
+    marks = [value for value in low_end if value is not None]
+    axes.plot(marks, [y] * len(marks), "|", color=colour, markersize=14, markeredgewidth=1.5)
     side = axes.get_yaxis_transform()
     axes.text(1.01, y, f"{mean:.4g} ± {sd:.3g}", transform=side, va="center", color=colour)

@@ -1,6 +1,6 @@
-"""The committed records of training, by what they are for."""
+"""Reads the committed records, grouped by purpose."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,66 +9,72 @@ from common.records import RECORDS, read_record
 from experiments.data.recipes import RECIPES
 
 REAL = "gymnasium_carracing"
-"""Gymnasium's own CarRacing-v3, as records call it."""
+"""The name of Gymnasium's CarRacing-v3 in records."""
 
 RUNGS = ("E1", "E2", "E3", "P1", "P2", "P3", "P4", "P5",
          "I1B1", "I1B2", "I1B3", "2A", "2B", "2C")  # fmt: skip
-"""The ladder of experiments, in its order; conf/experiment has each."""
+"""The rungs of the ladder, in order; each has a file in conf/experiment."""
 
 PROBES = (
     "sharp_turn", "gentle_turn", "straight", "recovery", "novel_layout", "faithfulness",
 )  # fmt: skip
-"""The judges of the committed world model, in the report's order."""
+"""The probes of the committed world model, in the report's order."""
 
 BUDGETS = ("budget_49k", "budget_49k_ticks")
-"""Trained with the earlier record's budget, as decisions and as engine ticks."""
+"""Drivers trained with the earlier record's budget, counted in decisions and in engine ticks."""
 
 BUDGET_SEEDS = "calibration_control_49k"
-"""The configuration of budget_49k with many more training seeds, for the gates of a campaign."""
+"""The record of budget_49k's configuration with many more training seeds."""
 
 
 def trained(directory: Path = RECORDS) -> list[dict[str, Any]]:
-    """The records of trained drivers, those of BUDGETS left out, by name; `UserError` for one
-    without details."""
+    """The records of trained drivers except those of BUDGETS, sorted by name.
+
+    Raises `UserError` if one has no details.
+    """
     names = sorted(path.stem for path in directory.glob("*.json"))
     records = [read_record(name, directory) for name in names if name not in BUDGETS]
-    found = [record for record in records if "decisions" in record["metrics"]]
-    for record in found:
+    drivers = [record for record in records if "decisions" in record["metrics"]]
+    for record in drivers:
         if "details" not in record:
             raise UserError(f"the record {record['name']} is damaged: it has no details")
-    return found
+    return drivers
 
 
 def judged_in(record: Mapping[str, Any], env: str) -> Iterator[tuple[int, list[float]]]:
-    """Training seed and native return per test track of each policy judged in the world `env`.
+    """The training seed, and the native return per test track, of each policy judged in `env`.
 
-    Where the final evaluation was in `env`, that one counts; else the first further one of a seed.
+    If the final evaluation was in `env`, it is used. Otherwise, the first further evaluation of
+    each seed in `env` is used.
     """
     details = record["details"]
     if record["settings"]["env"] == env:
         for row in details.get("seeds", ()):
             yield row["seed"], row["tracks"]["native_return"]
         return
-    seen = set()
+    seeds = set()
     for one in details.get("evaluations", ()):
-        if one["settings"]["env"] == env and one["seed"] not in seen:
-            seen.add(one["seed"])
+        if one["settings"]["env"] == env and one["seed"] not in seeds:
+            seeds.add(one["seed"])
             yield one["seed"], one["native_return"]
 
 
 def data_sets(directory: Path = RECORDS) -> list[dict[str, Any]]:
     """The records of collected data sets, in the order of their recipes."""
-    found = (read_record(f"data_{name.lower()}", directory) for name in RECIPES)
-    return [record for record in found if record]
+    return _existing((f"data_{name.lower()}" for name in RECIPES), directory)
 
 
 def probes(directory: Path = RECORDS) -> list[dict[str, Any]]:
     """The records of the probes, in their order."""
-    found = (read_record(f"probe_{name}", directory) for name in PROBES)
-    return [record for record in found if record]
+    return _existing((f"probe_{name}" for name in PROBES), directory)
 
 
 def ladder(directory: Path = RECORDS) -> list[dict[str, Any]]:
     """The records of world-model rungs, in the ladder's order."""
-    found = (read_record(f"ladder_{name.lower()}", directory) for name in RUNGS)
-    return [record for record in found if record]
+    return _existing((f"ladder_{name.lower()}" for name in RUNGS), directory)
+
+
+def _existing(names: Iterable[str], directory: Path) -> list[dict[str, Any]]:
+    """The records with these names that exist, in order."""
+    records = (read_record(name, directory) for name in names)
+    return [record for record in records if record]

@@ -1,4 +1,4 @@
-"""The ladder of world-model experiments in REPORT.md: every rung, confirmed or not, alike."""
+"""The section of REPORT.md on the ladder: every rung, whether it was confirmed or not."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,31 +27,35 @@ TELEMETRY = (
 
 
 def ladder_section(records: Sequence[Mapping[str, Any]], notes: str = "") -> str:
-    """Hypotheses with verdicts, then pictures, then telemetry; a row per rung in each. `notes` are
-    people's, in Markdown."""
+    """Tables of hypotheses with verdicts, of pictures and of telemetry, with a row per rung.
+
+    `notes` is hand-written Markdown that is added at the end.
+    """
     rows = [_measured(record, PICTURES) for record in records]
     heads = [_measured(record, TELEMETRY) for record in records]
     return "\n\n".join(
         [
             "## World model: the ladder",
-            "Every rung changes one thing against its parent. It is judged open loop, from 50 rows "
-            "of context, by the prior alone, on clips that geometry chose on tracks of no training "
-            "set. A verdict is about the predicted change of the named measure, paired by clip, "
-            "with a 95% interval over clips; it is not about the rung being good. Columns of "
-            "measures have both training seeds where there are two. The earlier "
-            "record's figures are of its own world, data and single hand-picked clips.",
+            "Every rung changes one thing compared with its parent. It is judged open loop: the "
+            "model sees 50 rows of context and then predicts with its prior alone. A geometric "
+            "rule selects the clips, on tracks that no training set contains. A verdict says "
+            "whether the named measure changed as predicted (paired by clip, with a 95% interval "
+            "over clips); it does not say that the rung is good. If there are two training seeds, "
+            "the columns of measures show both. The earlier record's figures come from its own "
+            "world and data, and from single hand-picked clips.",
             table(
                 ["rung", "change", "hypothesis", "predicted", "change measured", "verdict"],
                 [_claim(record) for record in records],
             ),
             *_claims(records),
-            "Pictures over 50 imagined rows. The slopes are of the yaw and the advance that "
-            "registration reads from the imagined frames, over the true ones: 1 is a camera that "
-            "moves as the car did, 0 one that stands. Action sensitivity is the error with another "
-            "clip's actions over that with the true ones.",
+            "Pictures over 50 imagined rows. Image registration measures the yaw and the advance "
+            "of the camera in the imagined frames. The slopes compare them with the true ones: 1 "
+            "means that the camera moves as the car did, 0 that it stands still. Action "
+            "sensitivity is the error with another clip's actions divided by the error with the "
+            "true actions.",
             table(["rung", *(title for _, title in PICTURES), "earlier record"],
                   [[*row, EARLIER_RUNGS.get(row[0], "")] for row in rows]),
-            "Correlation of imagined with recorded telemetry 15 rows after the context.",
+            "Correlation between imagined and recorded telemetry 15 rows after the context.",
             table(["rung", *(title for _, title in TELEMETRY)], heads),
             "\n".join(f"- {_name(record)}: {provenance(record)}; {_cost(record)}"
                       for record in records),
@@ -61,12 +65,12 @@ def ladder_section(records: Sequence[Mapping[str, Any]], notes: str = "") -> str
 
 
 def _claims(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sentences on rungs that lie further apart, by the SSIM of sharp_turn."""
-    found = [(_name(r), r["details"]["claim"]) for r in records if r["details"].get("claim")]
+    """Sentences that compare rungs further apart than parent and child, by sharp_turn's SSIM."""
+    claims = [(_name(r), r["details"]["claim"]) for r in records if r["details"].get("claim")]
     return [
         f"{claim['against']} to {name}: the SSIM of sharp_turn changes by "
         f"{estimate(claim.get('change'))}, {claim.get('seeds', 0)} seeds."
-        for name, claim in found
+        for name, claim in claims
     ]
 
 
@@ -75,15 +79,16 @@ def _name(record: Mapping[str, Any]) -> str:
 
 
 def _claim(record: Mapping[str, Any]) -> list[str]:
-    rung, found = record["details"]["rung"], record["details"]["verdict"]
+    rung, verdict = record["details"]["rung"], record["details"]["verdict"]
     observable = rung["observable"]
     predicted = ""
     if observable:
-        way = "better" if observable["sign"] > 0 else "worse"
-        predicted = f"{observable['measure']} of {observable['probe']} {way} than {rung['parent']}"
+        change = "better" if observable["sign"] > 0 else "worse"
+        predicted = f"{observable['measure']} of {observable['probe']}: {change} than "
+        predicted += rung["parent"]
     return [
         rung["name"], rung["change"], rung["hypothesis"], predicted,
-        estimate(found.get("change")), found.get("verdict") or "",
+        estimate(verdict.get("change")), verdict.get("verdict") or "",
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The page beside a committed driver, written from the run that made it."""
+"""Writes the model card of a committed driver from its training run."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -26,23 +26,25 @@ _PLACE = ("run_root", "name", "display", "seed", "resume")
 
 
 def training_command(runs: Sequence[FinishedRun]) -> str:
-    """What trains `runs` again, wherever they were written."""
+    """The command that trains `runs` again, without the settings that say where to write."""
     run = runs[0]
-    kept = [a for a in run.manifest["overrides"] if a.partition("=")[0] not in _PLACE]
+    overrides = [a for a in run.manifest["overrides"] if a.partition("=")[0] not in _PLACE]
     seeds = ",".join(str(run.seed) for run in runs)
     several = ["--multirun"] if len(runs) > 1 else []
     processes = run.config["processes"]
     start = ["torchrun", "--nproc-per-node", str(processes)] if processes > 1 else ["python"]
-    return shlex.join([*start, "train_ppo.py", *several, *kept, f"seed={seeds}"])
+    return shlex.join([*start, "train_ppo.py", *several, *overrides, f"seed={seeds}"])
 
 
 def read_evaluations(text: str, runs: Sequence[FinishedRun]) -> list[dict[str, Any]]:
-    """The eval.json of comma-separated runs of scripts/evaluate.py, each with its training `seed`.
+    """The contents of eval.json of each named run of scripts/evaluate.py.
 
-    Raises `UserError` for one that judged no policy of `runs`: the checkpoint's hash tells.
+    `text` holds run directories, separated by commas. Each result also has the training `seed` of
+    the policy that was judged. Raises `UserError` for an evaluation of a policy that is not of
+    `runs`, by the hash of its checkpoint.
     """
     seeds = {run.judged["checkpoint_sha256"]: run.seed for run in runs}
-    found = []
+    evaluations = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         judged = read_json(Run.open(name).path / "eval.json")
         digest = judged.get("checkpoint_sha256")
@@ -50,8 +52,8 @@ def read_evaluations(text: str, runs: Sequence[FinishedRun]) -> list[dict[str, A
             raise UserError(f"{name} judged another policy than the best one of these runs")
         if judged["evaluator"] != runs[0].judged["evaluator"]:
             raise UserError(f"{name} was measured by another version of the evaluator")
-        found.append({"seed": seeds[digest], **judged})
-    return found
+        evaluations.append({"seed": seeds[digest], **judged})
+    return evaluations
 
 
 def model_card(
@@ -60,9 +62,10 @@ def model_card(
     candidates: int,
     evaluations: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Markdown for `<name>.pt`, the judged policy of `run`, best of `candidates` by validation.
+    """The model card of `<name>.pt`, the judged policy of `run`, in Markdown.
 
-    `evaluations` are further evaluations of the same policy, in the form of eval.json.
+    `run` is the best of `candidates` training seeds by validation. `evaluations` are further
+    evaluations of the same policy, in the form of eval.json.
     """
     path = f"experiments/checkpoints/{name}.pt"
     judged, config, code = run.judged, run.config, run.manifest["code"]
@@ -138,10 +141,10 @@ Licence: Apache-2.0, as the repository. SHA-256 of the file: `{judged["checkpoin
 
 def _world(env: str, rows: Sequence[Mapping[str, Any]]) -> str:
     seeds = [row["seed"] for row in rows]
-    whole = seeds == list(range(seeds[0], seeds[-1] + 1))
-    named = f"{seeds[0]}-{seeds[-1]}" if whole else ", ".join(map(str, seeds))
+    consecutive = seeds == list(range(seeds[0], seeds[-1] + 1))
+    tracks = f"{seeds[0]}-{seeds[-1]}" if consecutive else ", ".join(map(str, seeds))
     splits = sorted({split_of(seed) for seed in seeds})
-    return f"{' and '.join(splits)} tracks {named}, {WORLDS[env]}"
+    return f"{' and '.join(splits)} tracks {tracks}, {WORLDS[env]}"
 
 
 def _row(title: str, summary: Mapping[str, Any]) -> str:
@@ -162,14 +165,14 @@ def _limits(run: FinishedRun) -> list[str]:
     rows, config = run.judged["rows"], run.config
     worst = min(rows, key=lambda row: row["native_return"])
     unfinished = sum(not row["finished"] for row in rows)
-    off = sum(row["left_track"] for row in rows)
+    left_track = sum(row["left_track"] for row in rows)
     env = config["env"]
     return [
         f"Worst test track: {worst['seed']}, native return {worst['native_return']:.4g}, progress "
         f"{worst['progress']:.3g}; a tenth of the tracks give "
         f"{run.judged['summary']['native_return_p10']:.4g} or less.",
         f"It does not finish {unfinished} of {len(rows)} test tracks in 1,000 ticks, and has all "
-        f"wheels off the road at some time on {off} of them.",
+        f"wheels off the road at some time on {left_track} of them.",
         f"Trained on tracks of kind `{env['tracks']}`, direction {env['direction']}, road friction "
         f"{env['road_friction']}, cars: {env['num_agents']}; anything else is untested.",
     ]

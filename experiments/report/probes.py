@@ -1,4 +1,4 @@
-"""The probes of the committed world model in REPORT.md."""
+"""The section of REPORT.md on the probes of the committed world model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,23 +33,24 @@ MOTION = (
 
 
 def probes_section(records: Sequence[Mapping[str, Any]]) -> str:
-    """Every probe of the committed world model: verdict, pictures, camera, telemetry."""
+    """The verdicts of all probes, then for each its pictures, camera motion and telemetry."""
     settings = records[0]["settings"]
     parts = [
         "## World model: probes",
-        f"Of experiments/checkpoints/{settings['checkpoint']}, by every clip of each rule: "
-        f"{settings['context']} rows of context, then {settings['horizon']} rows by the prior "
-        "alone with the recorded actions. Means with 95% intervals over clips. Advance and yaw are "
-        "read from frames by registration; the same reading of the real frames stands beside it.",
+        f"These probes judge experiments/checkpoints/{settings['checkpoint']} on every clip of "
+        f"each rule. The model sees {settings['context']} rows of context. It then predicts "
+        f"{settings['horizon']} rows with its prior alone, given the recorded actions. The tables "
+        "show means with 95% intervals over clips. Image registration measures advance and yaw in "
+        "the imagined frames and, for comparison, in the real frames.",
         table(["probe", "clips", "tracks", "passed", "failed"], [_verdict(r) for r in records]),
     ]
     for record in records:
         name, details = record["name"].removeprefix("probe_"), record["details"]
         parts.append(f"### {name}")
         parts.append(provenance(record))
-        found = details["pictures"]
+        measured = details["pictures"]
         rows = [
-            [title, *(estimate(found[metric].get(kind)) for kind, _ in KINDS)]
+            [title, *(estimate(measured[metric].get(kind)) for kind, _ in KINDS)]
             for metric, title in METRICS
         ]
         parts.append(table([name, *(title for _, title in KINDS)], rows))
@@ -62,7 +63,10 @@ def probes_section(records: Sequence[Mapping[str, Any]]) -> str:
         if name == "faithfulness":
             parts.append(_telemetry(details["telemetry"]))
         sensitivity = estimate(details["action_sensitivity"])
-        parts.append(f"Error with another clip's actions over that with the true: {sensitivity}.")
+        parts.append(
+            "Error with another clip's actions divided by the error with the true actions: "
+            f"{sensitivity}."
+        )
         pictures = "experiments/records/" + record["name"]
         parts.append(f"![{name}]({pictures}.png)")
         parts.append(f"![frames of {name}]({pictures}_frames.png)")
@@ -74,13 +78,13 @@ def _verdict(record: Mapping[str, Any]) -> list[str]:
     count = sum(clips["directions"].values())
     return [
         record["name"].removeprefix("probe_"), str(count), str(clips["tracks"]),
-        ", ".join(name for name, holds in verdict.items() if holds),
-        ", ".join(name for name, holds in verdict.items() if not holds),
+        ", ".join(name for name, passed in verdict.items() if passed),
+        ", ".join(name for name, passed in verdict.items() if not passed),
     ]  # fmt: skip
 
 
 def _telemetry(telemetry: Mapping[str, Any]) -> str:
-    """Heads by horizon beside persistence and the regression that sees no pixels."""
+    """A row per head and horizon, beside persistence and the regression that sees no pixels."""
     rows, labels = [], []
     for key, row in telemetry.items():
         if "model" not in row:
@@ -100,8 +104,8 @@ def _telemetry(telemetry: Mapping[str, Any]) -> str:
         )
     header = ["head@row", "correlation", "persistence", "blind", "MAE", "persistence", "blind",
               "sign match", "bias", "beats (MAE, paired)"]  # fmt: skip
-    off = table(["off the road", "share", "AUC", "Brier score"], labels)
-    return "\n\n".join([table(header, rows), off])
+    off_track = table(["off the road", "share", "AUC", "Brier score"], labels)
+    return "\n\n".join([table(header, rows), off_track])
 
 
 def _or_none(value: float | None) -> str:

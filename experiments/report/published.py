@@ -1,17 +1,17 @@
-"""What others published for CarRacing, to stand beside our numbers."""
+"""Published results for CarRacing, which the report shows beside ours."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Published:
-    """Return per episode of one published driver.
+    """The return per episode of one published driver.
 
     Attributes:
-        name: as a figure shows it, with the version of CarRacing.
-        mean, sd: over its evaluation's episodes.
+        name: the label in figures, with the version of CarRacing.
+        mean, sd: mean and standard deviation over the episodes of its evaluation.
         source: where it was published.
-        minimum, p10: the low end, where it was published.
+        minimum, p10: the lowest return and the 10th percentile, if they were published.
     """
 
     name: str
@@ -44,7 +44,8 @@ PUBLISHED = (
         source="https://github.com/DLR-RM/rl-baselines3-zoo, benchmark.md",
     ),
 )
-"""CarRacing-v0 and v3 differ in details of reward and rendering; each driver has its own tracks."""
+"""CarRacing-v0 and v3 differ in details of reward and rendering, and each driver was evaluated on
+different tracks."""
 
 EARLIER_RUNGS = {
     "E1": "SSIM .9351; sharp .9429, gentle .9397, recovery .9461",
@@ -62,19 +63,19 @@ EARLIER_RUNGS = {
     "2B": "worse",
     "2C": "no gain",
 }
-"""What the earlier record reported of each rung: on one hand-picked clip per scene, without
-baselines, of other data and longer training."""
+"""What the earlier record reported for each rung. It used one hand-picked clip per scene, no
+baselines, other data and longer training."""
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A driver that the earlier record promoted, as it was reported there.
+    """A driver that the earlier record promoted, with the numbers reported there.
 
     Attributes:
-        name: of the run or candidate.
+        name: name of the run or candidate.
         reward, progress, off_track_rate: means over its episodes.
-        episodes: how many it was judged by.
-        steps: of its training, where they were published.
+        episodes: number of episodes that it was judged by.
+        steps: steps of training, if they were published.
     """
 
     name: str
@@ -89,11 +90,12 @@ EARLIER_RUNS = (
     EarlierRun("run_008", 205.46, 0.5551, 0.036, episodes=3, steps=49_152),
     EarlierRun("g003_c03", 232.58, 0.7376, 0.268, episodes=3),
 )
-"""`python -m autoresearch earlier` says what these promotions rest on."""
+"""`python -m autoresearch earlier` shows the evidence for these promotions."""
 
 EARLIER_RECORD = (
-    "The *earlier record* is the published report of a project with the same aims: PPO, a world "
-    "model, and candidates that an AutoResearch loop promoted, in a two-car fork of CarRacing with "
-    "a reward of its own. Its numbers stand beside ours for orientation. They are of another "
-    "world, and mostly of three episodes or of single hand-picked clips."
+    "The *earlier record* is the published report of another project with the same aims: PPO, a "
+    "world model, and an AutoResearch loop that promotes candidates. That project used a two-car "
+    "fork of CarRacing with its own reward. Its numbers are shown beside ours only for "
+    "orientation: they come from another world, and mostly from three episodes or from single "
+    "hand-picked clips."
 )

@@ -1,4 +1,4 @@
-"""Measured speeds and parity in REPORT.md: tables straight from their records."""
+"""The sections of REPORT.md on speed and on parity: tables taken directly from their records."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -40,7 +40,7 @@ def speed_section(record: Mapping[str, Any]) -> str:
 
 
 def cpu_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A row for every kind of CPU that the simulator has been timed on."""
+    """A table with a row for every kind of CPU on which the simulator was timed."""
     columns = ["CPU", "kind", "engine, frames/s", "CarRacing-v3, frames/s"]
     columns += ["ratio", "lowest", "highest", "measured"]
     return table(
@@ -74,7 +74,7 @@ def parity_section(record: Mapping[str, Any]) -> str:
 
 
 def study_section(title: str, text: str, record: Mapping[str, Any]) -> str:
-    """A study's figures and, of its details, whatever is a table."""
+    """The section of one study: its metrics, and every table in its details."""
     rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
     parts = [f"## {title}", provenance(record), text, table(["measure", "value"], rows)]
     return "\n\n".join([*parts, *tables(record.get("details", {}))])
@@ -83,47 +83,50 @@ def study_section(title: str, text: str, record: Mapping[str, Any]) -> str:
 ppo_speed_section = partial(
     study_section,
     "Speed of training",
-    "Steps/s of training with the same network, batches and epochs, in turns: `ours`, "
-    "Stable-Baselines3's PPO (`sb3`) and the same with its environments in processes "
-    "(`sb3_workers`); ratios are medians over the turns, with the lowest and highest.",
+    "Steps/s of training with the same network, batches and epochs. The sides are timed "
+    "alternately, in rounds: `ours`, Stable-Baselines3's PPO (`sb3`), and the same with its "
+    "environments in subprocesses (`sb3_workers`). Ratios are medians over the rounds, with the "
+    "lowest and the highest.",
 )
 rssm_speed_section = partial(
     study_section,
     "Speed of the world model's training",
-    "Frames/s of training (forward, backward, optimiser step) in turns with TorchRL's DreamerV3 "
-    "parts: the same batches of recorded driving, threads and allocator, and about the same "
-    "floating-point operations per frame (`flops_ratio`). `psnr` is of held-out frames "
-    "reconstructed after as many frames of training, TorchRL's by the best of its learning rates. "
-    "`best_frames_per_second` is of the preset XS.",
+    "Frames/s of training (forward, backward, optimiser step), timed alternately with TorchRL's "
+    "DreamerV3 parts. Both sides use the same batches of recorded driving, the same number of "
+    "threads and the same allocator, and about the same number of floating-point operations per "
+    "frame (`flops_ratio`). `psnr` measures the reconstruction of held-out frames after the same "
+    "number of training frames; for TorchRL, the best of several learning rates counts. "
+    "`best_frames_per_second` was measured with the preset XS.",
 )
 replay_speed_section = partial(
     study_section,
     "Speed of replay",
-    "Random windows from storage, the frames in the page cache, by processor time. `wait_share` "
-    "is the share of a training step that waits for its batch.",
+    "Random windows are read from storage while the files are in the page cache; processor time "
+    "is measured. `wait_share` is the share of a training step spent waiting for its batch.",
 )
 
 
 def ppo_learning_section(record: Mapping[str, Any]) -> str:
-    """Who needed how long to the same progress, with the validations on the way."""
+    """The section on how long each side trains until it reaches the same progress."""
     metrics, settings = record["metrics"], record["settings"]
-    target, mine = settings["target_progress"], metrics["learning_seconds"]
-    if mine is None:
+    target, seconds = settings["target_progress"], metrics["learning_seconds"]
+    if seconds is None:
         verdict = f"Ours did not reach a progress of {target:g} in {settings['budget']:,} ticks."
     elif metrics["learning_seconds_sb3"] is None:
         verdict = (
-            f"Ours took {number(mine)} s of training to a progress of {target:g}; "
+            f"Ours took {number(seconds)} s of training to reach a progress of {target:g}. "
             f"Stable-Baselines3 was stopped after {number(metrics['learning_at_least'])} times as "
-            f"long, at {number(metrics['progress_sb3'])}."
+            f"long; it had reached {number(metrics['progress_sb3'])}."
         )
     else:
         verdict = (
-            f"Ours took {number(mine)} s of training to a progress of {target:g}, "
-            f"Stable-Baselines3 {number(metrics['learning_ratio'])} times as long."
+            f"Ours took {number(seconds)} s of training to reach a progress of {target:g}; "
+            f"Stable-Baselines3 took {number(metrics['learning_ratio'])} times as long."
         )
     text = (
-        "Both by their defaults (ours: experiment=carracing_900), to the same progress in the same "
-        f"game, by the locked evaluator on {settings['validation_tracks']} validation tracks. "
+        "Both sides train with their default settings (ours: experiment=carracing_900) in the same "
+        "game until they reach the same progress. The locked evaluator measures progress on "
+        f"{settings['validation_tracks']} validation tracks. "
     )
     columns = ("seconds", "ticks", "progress", "native_return")
     rows = [
@@ -136,9 +139,9 @@ def ppo_learning_section(record: Mapping[str, Any]) -> str:
 
 
 def ppo_profile_section(record: Mapping[str, Any]) -> str:
-    """What bounds training, where its time goes, and what other switches make of it."""
+    """The section on where training time goes, and on how other settings change it."""
     rows = [[name, estimate(value)] for name, value in record["metrics"].items()]
     profile, variants = record["details"]["profile"], record["details"]["variants"]
-    apart = [part for name, values in profile.items() for part in tables(values, name)]
+    parts = [part for name, values in profile.items() for part in tables(values, name)]
     heading = ["## Where training time goes", provenance(record)]
-    return "\n\n".join([*heading, table(["measure", "value"], rows), *apart, *tables(variants)])
+    return "\n\n".join([*heading, table(["measure", "value"], rows), *parts, *tables(variants)])

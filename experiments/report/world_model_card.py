@@ -1,4 +1,4 @@
-"""The page beside a committed world model, written from its checkpoint and its records."""
+"""Writes the model card of a committed world model from its checkpoint and its records."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,9 +15,10 @@ COLUMNS = (("ssim", "SSIM"), ("psnr", "PSNR (dB)"))
 
 
 def world_model_card(checkpoint: Path, directory: Path = RECORDS) -> str | None:
-    """Markdown for a rung's checkpoint, named after the rung; None if it has no records.
+    """The model card of a rung's checkpoint in Markdown, or None if the rung has no records.
 
-    Raises `UserError` if the probes' records judged another file.
+    The file is named after the rung. Raises `UserError` if the records of the probes belong to
+    another file.
     """
     from rssm.checkpoint import load  # late: torch takes seconds to start
 
@@ -39,7 +40,7 @@ def world_model_card(checkpoint: Path, directory: Path = RECORDS) -> str | None:
     path = f"experiments/checkpoints/{checkpoint.name}"
     return f"""# {name}
 
-A world model: an RSSM of {number(weights)} weights. It follows recorded driving and imagines what
+A world model: an RSSM with {number(weights)} weights. It reads recorded driving and predicts what
 comes next: pictures, reward and telemetry. It is rung {name} of the ladder (docs/world_model.md).
 The weights are plain tensors; loading them runs no code. Written by `python scripts/report.py`.
 
@@ -47,34 +48,35 @@ The weights are plain tensors; loading them runs no code. Written by `python scr
 
 - Frames of {size} x {size} pixels, RGB, uint8, one per engine tick (50 a second).
 - The action that led to each frame, float32 (3,): steer, gas, brake.
-- Heads: reward, continuation, {", ".join(heads["telemetry"])}{_off(heads)}.
+- Heads: reward, continuation, {", ".join(heads["telemetry"])}{_off_track(heads)}.
 
 ## Training
 
 | | |
 |---|---|
 | rung | {rung["details"]["rung"]["change"]}; its parent is {rung["details"]["rung"]["parent"]} |
-| updates | {about["updates"]:,}, after those of its parents; training seed {about["seed"]} |
+| updates | {about["updates"]:,}, in addition to its parents'; training seed {about["seed"]} |
 | data | {about["dataset"]}, sha256 {about["data_sha256"][:16]}{_collected(data)} |
 | made by | {provenance(rung)}{_uncommitted([rung])} |
 
 ## Results
 
-By the probes: every clip of each rule, {_asked(judged)}.
-The clips are on tracks of no training set. Means with 95% intervals over clips. "Last frame"
-repeats the last frame of the context.
+The probes judge every clip of each rule, with {_window(judged)}.
+No training set contains the tracks of the clips. The tables show means with 95% intervals over
+clips. "Last frame" is a baseline that repeats the last frame of the context.
 
 {_pictures(judged)}
 
 {_telemetry(judged)}
 
 Judged by {provenance(judged[0])}.{_uncommitted(judged)}
-REPORT.md has every number, and those of the other rungs.
+REPORT.md has all numbers, also of the other rungs.
 
 ## Limits
 
 {_limits(judged)}
-- Trained on one car, CarRacing's camera and CarRacing's kind of tracks; anything else is untested.
+- It was trained with one car, CarRacing's camera and CarRacing's kind of tracks. Anything else is
+  untested.
 
 ## Use
 
@@ -94,7 +96,7 @@ Licence: Apache-2.0, as the repository. SHA-256 of the file: `{digest}`.
 """
 
 
-def _off(heads: Mapping[str, Any]) -> str:
+def _off_track(heads: Mapping[str, Any]) -> str:
     return ", all wheels off the road" if heads["off_track"] else ""
 
 
@@ -108,10 +110,11 @@ def _uncommitted(records: Sequence[Mapping[str, Any]]) -> str:
     return f" {mark(next(filter(mark, records)))} marks code with uncommitted changes."
 
 
-def _asked(judged: Sequence[Mapping[str, Any]]) -> str:
+def _window(judged: Sequence[Mapping[str, Any]]) -> str:
     settings = judged[0]["settings"]
     return (
-        f"{settings['context']} rows of context, then {settings['horizon']} rows by the prior alone"
+        f"{settings['context']} rows of context, then {settings['horizon']} rows predicted by the "
+        "prior alone"
     )
 
 
@@ -131,7 +134,7 @@ def _pictures(judged: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _telemetry(judged: Sequence[Mapping[str, Any]]) -> str:
-    """Correlations of the heads 15 rows after the context, by the probe that judges them."""
+    """Correlations of the heads 15 rows after the context, from the probe `faithfulness`."""
     (record,) = (one for one in judged if one["name"] == "probe_faithfulness")
     rows = []
     for key, title in TELEMETRY:
@@ -151,7 +154,7 @@ def _telemetry(judged: Sequence[Mapping[str, Any]]) -> str:
 def _limits(judged: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for record in judged:
-        failed = [name for name, holds in record["details"]["verdict"].items() if not holds]
+        failed = [name for name, passed in record["details"]["verdict"].items() if not passed]
         if failed:
             name = record["name"].removeprefix("probe_")
             lines.append(f"- It fails the probe {name}: {', '.join(failed)}.")

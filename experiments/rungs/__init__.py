@@ -1,4 +1,4 @@
-"""The rungs of the ladder: their settings, their training, their verdicts and their records.
+"""The rungs of the ladder: their settings, training, verdicts and records.
 
-Used by `experiments.ladder`, the command. May import: common, rssm's configuration, probes.
+The command `experiments.ladder` uses it. May import: common, rssm's configuration, probes.
 """

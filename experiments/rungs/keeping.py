@@ -1,4 +1,4 @@
-"""What is kept of a rung: its headline numbers and its record."""
+"""Summarises a rung by its headline numbers and writes its record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ UNBOUNDED = (None, None)
 
 
 def measure_range(name: str) -> tuple[float | None, float | None]:
-    """Least and most of a headline number by its name in `summary`; None where it has no end."""
+    """Smallest and largest possible value of a headline number; None where there is no limit.
+
+    `name` is the name in `summary`.
+    """
     if name.startswith("corr_"):
         return -1.0, 1.0
     if name.startswith("auc_"):
@@ -31,18 +34,18 @@ def measure_range(name: str) -> tuple[float | None, float | None]:
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """A rung's headline numbers of one seed, by "<probe>_<measure>"."""
+    """The headline numbers of one seed of a rung, named "<probe>_<measure>"."""
     numbers: dict[str, float] = {}
     for probe, result in results.items():
-        found = result["numbers"]
+        measured = result["numbers"]
         for measure in ("ssim", "psnr", "mse"):
-            numbers[f"{probe}_{measure}"] = found["pictures"][measure]["model"]["mean"]
-        if "camera" in found:
+            numbers[f"{probe}_{measure}"] = measured["pictures"][measure]["model"]["mean"]
+        if "camera" in measured:
             for measure in ("yaw_slope", "forward_slope", "yaw_final_share"):
-                estimate = found["camera"]["imagined"].get(measure)
+                estimate = measured["camera"]["imagined"].get(measure)
                 if estimate:
                     numbers[f"{probe}_{measure}"] = estimate["mean"]
-        numbers[f"{probe}_action_sensitivity"] = found["action_sensitivity"]["mean"]
+        numbers[f"{probe}_action_sensitivity"] = measured["action_sensitivity"]["mean"]
     for key, row in results.get("faithfulness", {"numbers": {"telemetry": {}}})["numbers"][
         "telemetry"
     ].items():
@@ -53,7 +56,7 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     return numbers
 
 
-def keep(
+def write_rung_record(
     name: str,
     settings: Settings,
     rung: RungConfig,
@@ -62,9 +65,12 @@ def keep(
     outcome: Mapping[str, Any],
     claim: Mapping[str, Any] | None,
 ) -> None:
-    """Write a rung's record: `outcome` is its verdict, `claim` that against a rung of CLAIMS."""
+    """Write a rung's record.
+
+    `outcome` is the verdict against its parent, `claim` that against an earlier ancestor, if any.
+    """
     scale = "" if settings.scale == "laptop" else f"scale={settings.scale} "
-    seeds = {seed: summary(found) for seed, found in results.items()}
+    seeds = {seed: summary(by_probe) for seed, by_probe in results.items()}
     shared = set.intersection(*(set(numbers) for numbers in seeds.values()))
     metrics: dict[str, Any] = {}
     for measure in sorted(shared):
@@ -95,10 +101,13 @@ def keep(
             "claim": claim,
             "seeds": [{"seed": seed, **numbers} for seed, numbers in seeds.items()],
             "trained": [
-                {"seed": seed, **{k: v for k, v in one.items() if isinstance(v, int | float)}}
-                for seed, one in trained.items()
+                {
+                    "seed": seed,
+                    **{key: v for key, v in result.items() if isinstance(v, int | float)},
+                }
+                for seed, result in trained.items()
             ],
-            "seconds": spent(runs, results),
+            "seconds": seconds_spent(runs, results),
             "clips": {p: r["clips"]["hash"] for p, r in results[min(results)].items()},
             "curves": first["curves"] if first else {},
             "passed": {p: r["passed"] for p, r in results[min(results)].items()},
@@ -106,12 +115,15 @@ def keep(
     )
 
 
-def spent(
+def seconds_spent(
     runs: Mapping[int, Path], results: Mapping[int, Mapping[str, Mapping[str, Any]]]
 ) -> dict[str, float] | None:
-    """Wall-clock seconds of a rung, over its seeds; None if one is older than the clock."""
+    """Wall-clock seconds of training and of probes, summed over seeds.
+
+    None if a result has no seconds: older versions did not measure them.
+    """
     trained = [read_json(path / "result.json").get("seconds") for path in runs.values()]
-    judged = [result.get("seconds") for found in results.values() for result in found.values()]
+    judged = [result.get("seconds") for probes in results.values() for result in probes.values()]
     if None in (*trained, *judged):
         return None
     return {"training": sum(trained), "probes": sum(judged)}

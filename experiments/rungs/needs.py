@@ -1,4 +1,4 @@
-"""What rungs start from: data sets and other rungs' weights, and the commands that make them."""
+"""Checks for the data and the parents' weights of rungs; names the commands that make them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from replay.curate import known_shards
 
 
 def check_needs(names: Sequence[str], seeds: Sequence[int], settings: Settings) -> None:
-    """Raise `UserError` unless everything that the rungs start from is there or made on the way.
+    """Raise `UserError` if data sets or weights that the rungs need are missing.
 
-    The message has the commands that make what is missing, in the order in which they have to run.
+    Weights of a rung among `names` count as present, because they are trained in the same call.
+    The message lists the commands that make what is missing, in the order in which to run them.
 
-    names: in the ladder's order.
+    names: rungs, in the ladder's order.
     """
     rungs = _untrained_parents(names, seeds, settings)
     data = _missing_data([*rungs, *names], settings)
     if not rungs and not data:
         return
-    things = [f"{settings.data_root}/{dataset}" for dataset in data]
+    missing = [f"{settings.data_root}/{dataset}" for dataset in data]
     commands = [collect_command(dataset, settings.data_root) for dataset in data]
     if rungs:
-        things.append(f"the weights of {', '.join(rungs)}")
+        missing.append(f"the weights of {', '.join(rungs)}")
         commands.append(_ladder_command(rungs, settings))
-    raise UserError(f"{', '.join(things)}: not there yet; first run {' && '.join(commands)}")
+    raise UserError(f"{', '.join(missing)}: not there yet; first run {' && '.join(commands)}")
 
 
 def _missing_data(names: Iterable[str], settings: Settings) -> list[str]:
-    """Data sets that training and probes read and that have no shard yet."""
+    """Data sets that training or probes read and that have no shard yet."""
     splits: dict[tuple[str, str], None] = {}
     for name in names:
         dataset = configuration(name, settings.scale, settings.overrides).data.dataset
@@ -47,13 +48,13 @@ def _missing_data(names: Iterable[str], settings: Settings) -> list[str]:
 
 
 def _untrained_parents(names: Sequence[str], seeds: Sequence[int], settings: Settings) -> list[str]:
-    """Rungs that `names` or their parents start from, neither trained nor among `names`."""
+    """Ancestors of the rungs `names` that are needed, not trained yet and not among `names`."""
     missing: set[str] = set()
     pending = [(name, seed) for name in names for seed in seeds]
     while pending:
         name, seed = pending.pop()
-        own = [*settings.overrides, f"seed={seed}", f"run_root={settings.run_root}"]
-        config = configuration(name, settings.scale, own)
+        overrides = [*settings.overrides, f"seed={seed}", f"run_root={settings.run_root}"]
+        config = configuration(name, settings.scale, overrides)
         begun = (Path(settings.run_root) / config.name / "manifest.json").is_file()
         if begun or config.warm_start is None or Path(config.warm_start).exists():
             continue

@@ -1,4 +1,4 @@
-"""What `python -m experiments.ladder` is asked, and the configuration of a rung."""
+"""The settings of `python -m experiments.ladder`, and the configuration of a rung."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Settings:
     """The settings of the command.
 
     Attributes:
-        run: rungs: names and ranges, with commas.
+        run: rungs, as names and ranges with commas.
         seeds: training seeds, such as 1-2.
-        scale: of budgets.
-        data_root: of the data sets.
-        run_root: of the runs.
-        overrides: more overrides of train_world_model.py.
-        probes: of every rung.
-        clips: per probe; null: the rule's own.
+        scale: size of the training budgets.
+        data_root: folder of the data sets.
+        run_root: folder of the runs.
+        overrides: further overrides of train_world_model.py.
+        probes: probes that judge every rung.
+        clips: clips per probe; null uses the number in the probe's rule.
         film: write the probes' videos.
-        threads: of torch; 0 takes what there are.
+        threads: threads of torch; 0 uses all available.
         record: write records.
     """
 
@@ -57,10 +57,11 @@ class Settings:
             raise ValueError(f"threads is at least 0, not {self.threads}")
         if not self.probes:
             raise ValueError("probes is empty: name at least one")
-        shipped = (self.clips, self.probes) == (CLIPS, list(JUDGED)) and not self.overrides
-        if self.record and not shipped:
+        default = (self.clips, self.probes) == (CLIPS, list(JUDGED)) and not self.overrides
+        if self.record and not default:
             raise ValueError(
-                "record=true keeps rungs as they are shipped: leave out overrides, probes and clips"
+                "record=true works only with the default settings: leave out overrides, probes and "
+                "clips"
             )
         for probe in self.probes:
             if probe not in RULES:
@@ -68,7 +69,10 @@ class Settings:
 
 
 def rungs(text: str) -> list[str]:
-    """Names from "E1-P5,2B", in the ladder's order; `UserError` for unknown ones."""
+    """The rungs that a text such as "E1-P5,2B" names, in the ladder's order.
+
+    Raises `UserError` for an unknown rung or a range in the wrong order.
+    """
     chosen: set[str] = set()
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
@@ -84,11 +88,11 @@ def rungs(text: str) -> list[str]:
 
 
 def configuration(name: str, scale: str, overrides: Sequence[str] = ()) -> WorldModelTrainConfig:
-    """What train_world_model.py makes of a rung."""
+    """The configuration with which train_world_model.py trains a rung."""
     typed = [*arguments(name, scale), *overrides]
     return compose("train_world_model", WorldModelTrainConfig, typed)
 
 
 def arguments(name: str, scale: str) -> list[str]:
-    """Overrides of train_world_model.py that make it a rung at a scale."""
+    """The overrides of train_world_model.py that select a rung and a scale."""
     return [f"experiment={name}", f"scale={scale}", *(["rssm=record"] if scale == "record" else [])]

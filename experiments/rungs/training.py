@@ -1,4 +1,4 @@
-"""Training a rung and judging it by the probes, as far as that has not been done."""
+"""Trains a rung and judges it by the probes; finished parts are skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from probes.bundle import Memory
 
 
 def train(name: str, seed: int, settings: Settings) -> Path:
-    """Train a rung, or go on with it; returns its run directory."""
+    """Train a rung, or resume its training; returns its run directory."""
     path = Path(settings.run_root) / "ladder" / settings.scale / f"{name}-s{seed}"
     if (path / "manifest.json").is_file():
         _check_same(path, name, settings)
@@ -27,61 +27,71 @@ def train(name: str, seed: int, settings: Settings) -> Path:
         command = [f"resume={path}"]
     else:
         if path.exists():
-            _remove_stillborn(path)
+            _remove_leftovers(path)
         command = [*arguments(name, settings.scale), f"seed={seed}", *settings.overrides]
         command += [f"run_root={settings.run_root}", f"data.root={settings.data_root}"]
     command = [str(ROOT / "train_world_model.py"), *command, f"threads={settings.threads}"]
-    done = subprocess.run([sys.executable, *command])
-    if done.returncode:
+    process = subprocess.run([sys.executable, *command])
+    if process.returncode:
         line = " ".join(command)
-        raise UserError(f"{line} ended with {done.returncode}; what it printed says why")
+        raise UserError(f"{line} ended with {process.returncode}; see its messages above")
     if not (path / "result.json").is_file():
-        raise UserError(f"{path}: another ladder trains this rung; start again when it has ended")
+        raise UserError(
+            f"{path}: another process is training this rung; start again when it has finished"
+        )
     return path
 
 
 def _check_same(path: Path, name: str, settings: Settings) -> None:
-    """Refuse a run of other settings than are asked for now: its numbers would pass for theirs."""
+    """Raise `UserError` if the run at `path` was trained with other settings than the current ones.
+
+    Its results would otherwise be reported as results of the current settings.
+    """
     run = Run.open(path)
-    asked_for = flattened(to_plain(configuration(name, settings.scale, settings.overrides)))
+    requested = flattened(to_plain(configuration(name, settings.scale, settings.overrides)))
     free = ("seed", "threads", "processes", "device", "run_root", "name", "resume", "display",
             "data.root", "warm_start", "logger", "rung")  # fmt: skip
     trained_with = flattened(run.config)
     differ = [
         f"{key} {trained_with.get(key)} instead of {value}"
-        for key, value in asked_for.items()
+        for key, value in requested.items()
         if trained_with.get(key) != value
         and not any(f"{key}.".startswith(f"{one}.") for one in free)
     ]
     if differ:
         raise UserError(
             f"{path} was trained with other settings ({', '.join(differ[:5])}): move it away, or "
-            "give the same overrides"
+            "use the same overrides"
         )
 
 
-def _remove_stillborn(path: Path) -> None:
-    """Remove what is left of a run that was killed before it began."""
+def _remove_leftovers(path: Path) -> None:
+    """Remove the files of a run that was killed before it started training."""
     if any(path.glob("checkpoints/*")):
-        raise UserError(f"{path} is no run, for it has no manifest.json, yet checkpoints: move it")
+        raise UserError(
+            f"{path} has checkpoints but no manifest.json, so it is not a run: move it away"
+        )
     shutil.rmtree(path)
 
 
 def judge(path: Path, settings: Settings, memory: Memory) -> dict[str, dict[str, Any]]:
-    """Run the probes that a rung has not been judged by yet; returns their results by name."""
+    """Run the probes that have no result for this rung yet; returns all results by probe."""
     checkpoint, directory = path / "checkpoints" / "final.pt", path / "probes"
-    kept = {probe: directory / f"{probe}.json" for probe in settings.probes}
-    asked = probes.Settings(
+    files = {probe: directory / f"{probe}.json" for probe in settings.probes}
+    probe_settings = probes.Settings(
         checkpoint=str(checkpoint), into=str(directory), data_root=settings.data_root,
         clips=settings.clips, film=settings.film, threads=settings.threads,
     )  # fmt: skip
-    expected = {"checkpoint_sha256": sha256_file(checkpoint), "asked": probes.asked(asked)}
+    expected = {
+        "checkpoint_sha256": sha256_file(checkpoint),
+        "asked": probes.result_settings(probe_settings),
+    }
 
     def judged(file: Path) -> bool:
-        found = read_json(file) if file.is_file() else {}
-        return all(found.get(key) == value for key, value in expected.items())
+        result = read_json(file) if file.is_file() else {}
+        return all(result.get(key) == value for key, value in expected.items())
 
-    missing = [probe for probe, file in kept.items() if not judged(file)]
+    missing = [probe for probe, file in files.items() if not judged(file)]
     if missing:
-        probes.judge(missing, asked, memory)
-    return {probe: read_json(file) for probe, file in kept.items()}
+        probes.judge(missing, probe_settings, memory)
+    return {probe: read_json(file) for probe, file in files.items()}

@@ -1,4 +1,4 @@
-"""Whether a rung did what its hypothesis predicted."""
+"""Decides whether a rung had the effect that its hypothesis predicted."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def verdict(
     results: Mapping[int, Mapping[str, Any]],
     parents: Mapping[int, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Whether the predicted observable came: confirmed, refuted or inconclusive.
+    """Whether the measure changed as predicted: confirmed, refuted or inconclusive.
 
-    The change of the measure is paired by clip, averaged over the seeds that both have, with a 95%
-    interval over clips. It is confirmed if the interval lies on the predicted side of zero, refuted
-    if on the other, and inconclusive if it includes zero.
+    The change against the parent is paired by clip and averaged over the seeds that both have; its
+    95% interval is over clips. The verdict is confirmed if the interval lies on the predicted side
+    of zero, refuted if it lies on the other side, and inconclusive if it includes zero.
 
-    results, parents: results of the observable's probe by seed.
+    results, parents: results of the observable's probe, by seed.
     """
     if rung.observable is None or rung.parent is None:
         return {"verdict": None}
@@ -34,8 +34,8 @@ def verdict(
     for seed in sorted(results.keys() & parents.keys()):
         if results[seed]["clips"]["hash"] != parents[seed]["clips"]["hash"]:
             raise UserError(
-                f"{rung.name} and {rung.parent} were judged on different clips, since the data or "
-                "the rules changed: remove the directories `probes` of both runs and start again"
+                f"{rung.name} and {rung.parent} were judged on different clips, because the data "
+                "or the rules changed: remove the directories `probes` of both runs and start again"
             )
         pair = [one[seed]["per_clip"].get(measure) for one in (results, parents)]
         if None in pair:
@@ -43,9 +43,9 @@ def verdict(
         changes.append(np.array(pair, np.float64))
     if not changes:
         return {"verdict": "inconclusive", "reason": f"{rung.parent} has not been run"}
-    mine, other = np.nanmean(np.stack(changes), axis=0)
-    finite = np.isfinite(mine) & np.isfinite(other)
-    change = bounded_interval((mine - other)[finite])
+    child, parent = np.nanmean(np.stack(changes), axis=0)
+    finite = np.isfinite(child) & np.isfinite(parent)
+    change = bounded_interval((child - parent)[finite])
     sign = rung.observable.sign
     if change.low is not None and sign * change.low > 0 and sign * change.high > 0:
         word = "confirmed"
@@ -59,11 +59,11 @@ def verdict(
 def observed(
     rung: RungConfig, results: Mapping[int, Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Results of the observable's probe by seed: the rung's, and its parent's if there are any."""
+    """Results of the observable's probe by seed: those of the rung, and those of its parent."""
     if rung.observable is None:
         return {}, {}
     probe = rung.observable.probe
-    results = {seed: found[probe] for seed, found in results.items() if probe in found}
+    results = {seed: probes[probe] for seed, probes in results.items() if probe in probes}
     root = Path(settings.run_root) / "ladder" / settings.scale
     parents = {}
     for seed in results:

@@ -1,4 +1,4 @@
-"""Finished training runs, averaged and compared; the ablation study; training under a stopwatch.
+"""Averages and compares finished training runs, runs the ablation study, and times training.
 
 May import: every room.
 """

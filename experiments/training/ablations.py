@@ -1,4 +1,4 @@
-"""The ablation study as data: a base and what is changed about it, one thing at a time."""
+"""The ablation study as data: a base configuration and variants that change one thing each."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ class Variant:
     """One change of the base.
 
     Attributes:
-        title: as tables and figures show it.
-        overrides: of train_ppo.py, beside the base's.
+        title: label in tables and figures.
+        overrides: overrides of train_ppo.py, added to the base's.
     """
 
     title: str
@@ -18,7 +18,8 @@ class Variant:
 
 BASE = ("experiment=budget_49k", "evaluation.every=0", "evaluation.test_seeds=0-99", "video=false",
         "display=false", "threads=1")  # fmt: skip
-"""Nothing is validated: the last policy is judged, so no choice of a checkpoint hides a bad end."""
+"""There is no validation. The last policy is judged, so that choosing a checkpoint cannot hide a
+run that ends badly."""
 
 VARIANTS: dict[str, Variant] = {
     "base": Variant("base: repeat 4, stack 4, grey"),
@@ -32,7 +33,8 @@ VARIANTS: dict[str, Variant] = {
     "squash_clip": Variant("clipped, not squashed", ("ppo.network.squash=clip",)),
     "two_pedals": Variant(
         "gas and brake apart",
-        ("ppo.network.pedals=two", "ppo.network.initial_action=[0,0.4,0.05]"),  # drives off alike
+        # With this initial action the car starts to move as in the base.
+        ("ppo.network.pedals=two", "ppo.network.initial_action=[0,0.4,0.05]"),
     ),
     "no_bootstrap": Variant("truncation as an end", ("ppo.bootstrap_truncation=false",)),
     "no_reward_scaling": Variant("rewards not scaled", ("ppo.scale_rewards=false",)),
@@ -44,4 +46,5 @@ VARIANTS: dict[str, Variant] = {
     "native_reward": Variant("CarRacing's reward", ("reward=native",)),
     "constant_rate": Variant("constant learning rate", ("ppo.lr_schedule=constant",)),
 }
-"""Budgets are engine ticks, so a longer action repeat has fewer decisions (and updates)."""
+"""Budgets are counted in engine ticks, so a longer action repeat means fewer decisions and updates.
+"""

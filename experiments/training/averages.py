@@ -1,9 +1,9 @@
-"""From runs that differ in their seed to estimates.
+"""Averages runs that differ only in their training seed.
 
-The unit of a training result is the training seed: tracks of one run share its luck. So intervals
-are over the means of seeds (wide for few seeds); the same figures with the track as unit stand
-beside them under their own name. One run has no other runs to be compared with: its
-intervals are over tracks, as its evaluation gives them.
+The training seed is the unit of a result, because all tracks of one run share the same luck in
+training. So the intervals are over the means of seeds, and wide for few seeds. Intervals over
+tracks are also computed, under another name (`over_tracks`). A single run has no other seeds, so
+its intervals are over tracks, as in its evaluation.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,17 @@ UNBOUNDED = (None, None)
 
 
 def difference_range(measure: str) -> tuple[float | None, float | None]:
-    """Least and most of a difference of two values of an evaluator's measure."""
+    """Smallest and largest possible difference between two values of an evaluator's measure."""
     low, high = RANGES[measure]
     return UNBOUNDED if low is None or high is None else (low - high, high - low)
 
 
 def averaged(runs: Sequence[FinishedRun]) -> dict[str, Any]:
-    """The metrics of a record: estimates over seeds (of one run: over tracks), and numbers.
+    """The metrics of a record: estimates over seeds (for a single run, over tracks) and numbers.
 
-    The low end of the native return is over all drives of all runs; ticks, decisions and seconds
-    are means per run. A seed that never finished has no lap time and is left out of that mean.
+    The minimum and the 10th percentile of the native return are over all drives of all runs.
+    Ticks, decisions and seconds are means per run. A seed that never finished has no lap time and
+    is left out of that mean.
     """
     if len(runs) == 1:
         summary = runs[0].judged["summary"]
@@ -52,35 +53,36 @@ def averaged(runs: Sequence[FinishedRun]) -> dict[str, Any]:
 
 
 def seed_means(runs: Sequence[FinishedRun], name: str) -> list[float]:
-    """Each run's mean over tracks of the measure `name`, of the runs that have one."""
+    """The mean over tracks of the measure `name` for each run that has it."""
     summaries = [run.judged["summary"] for run in runs]
     return [summary[name]["mean"] for summary in summaries if name in summary]
 
 
 def over_tracks(runs: Sequence[FinishedRun]) -> dict[str, Any]:
-    """Each track's mean over seeds, and its interval over tracks: how much tracks differ."""
+    """Estimates over tracks, where each track is averaged over seeds first."""
     estimates = {}
     for name in MEASURES:
         tracks = zip(*(run.judged["rows"] for run in runs), strict=True)
-        driven = [[row[name] for row in rows if row[name] is not None] for rows in tracks]
-        means = [np.mean(values) for values in driven if values]
+        by_track = [[row[name] for row in rows if row[name] is not None] for rows in tracks]
+        means = [np.mean(values) for values in by_track if values]
         if means:
             estimates[name] = bounded_interval(means, *RANGES[name]).to_dict()
     return estimates
 
 
 def best_run(runs: Sequence[FinishedRun]) -> FinishedRun:
-    """The run with the best validation score; never chosen by a test track.
+    """The run with the best validation score. Test tracks are never used to choose.
 
-    Raises `UserError` if several runs have none to choose by, or not the same.
+    Raises `UserError` if there are several runs and one has no validation, or if they were
+    validated differently.
     """
     if len(runs) == 1:
         return runs[0]
     unscored = [str(run.path) for run in runs if run.validation_score is None]
     if unscored:
         raise UserError(
-            f"{', '.join(unscored)}: no validation, and test tracks may not choose the best seed; "
-            "name one run"
+            f"{', '.join(unscored)}: no validation, and the best seed must not be chosen by test "
+            "tracks; name one run"
         )
     keys = ("metric", "env", "direction", "validation_tracks")
     judged = [{key: run.config["evaluation"][key] for key in keys} for run in runs]
@@ -93,11 +95,12 @@ def best_run(runs: Sequence[FinishedRun]) -> FinishedRun:
 
 
 def common_curve(curves: Sequence[Curve]) -> dict[str, Any]:
-    """Curves of several runs on one grid of ticks, as {"mean", "low", "high"} over runs.
+    """The curves of several runs on one grid of ticks, as {"mean", "low", "high"} over runs.
 
-    Runs validate at slightly different ticks, so each is interpolated linearly to the ticks of the
-    one with the fewest, between the last start and the first end of them all; one run alone stays
-    as it is. Where a curve has no value (no episode has ended yet), neither has the average.
+    Runs validate at slightly different ticks. So each curve is interpolated linearly to the ticks
+    of the run with the fewest validations. The grid covers only the ticks that all runs cover. A
+    single run is not changed. Where one curve has no value (no episode has ended yet), the average
+    has no value either.
     """
     shortest = min((curve["ticks"] for curve in curves), key=len)
     if not shortest:
@@ -110,7 +113,7 @@ def common_curve(curves: Sequence[Curve]) -> dict[str, Any]:
         values = np.array(
             [np.interp(grid, c["ticks"], np.array(c[name], np.float64)) for c in curves]
         )
-        # In training a car drives on after its lap: only judged progress ends at 1.
+        # In training a car drives on after its lap, so only evaluated progress is limited to 1.
         judged = name != "episode/progress"
         ends = RANGES.get(name.rpartition("/")[2], UNBOUNDED) if judged else UNBOUNDED
         points = [

@@ -1,9 +1,9 @@
-"""Training under a stopwatch: what the scripts that time PPO and the world model share."""
+"""What the scripts share that time the training of PPO and of the world model."""
 
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -23,23 +23,23 @@ from ppo.training_run import COMMAND, make_env
 
 SEED = 1
 QUICK_POOL = 4
-"""Tracks of a quick part: painting more takes longer than the rest of it."""
+"""Number of tracks with quick=true: drawing more of them would take most of the time."""
 
 Parts = Mapping[str, float]
-"""Seconds by what they went into; `total` is all of them."""
+"""Seconds by activity; `total` is the whole time."""
 
 Results = tuple[dict[str, Any], dict[str, Any]]
 """A part's metrics (numbers or None, by name) and its details (tables, curves)."""
 
 
 class Stopwatch:
-    """Seconds spent inside watched methods since the last `lap`."""
+    """Measures the seconds spent inside watched methods."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def watch(self, owner: Any, method: str, name: str) -> None:
-        """Count the time of `owner.method` as `name`, from now on."""
+        """From now on, count the time spent in `owner.method` as `name`."""
         inner = getattr(owner, method)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +52,7 @@ class Stopwatch:
         setattr(owner, method, timed)
 
     def lap(self, task: Callable[[], Any]) -> Parts:
-        """Run `task`; where its time went."""
+        """Run `task` and return how its time was spent."""
         self.seconds.clear()
         start = time.perf_counter()
         task()
@@ -66,7 +66,7 @@ def make_trainer(config: PPOTrainConfig, run: Run, env: VectorEnv) -> PPOTrainer
 
 
 class Ours:
-    """This project's trainer, driven rollout by rollout."""
+    """This project's trainer, run one rollout at a time."""
 
     def __init__(self, config: PPOTrainConfig, run: Run) -> None:
         self.env = make_env(config)
@@ -79,20 +79,20 @@ class Ours:
 
     @property
     def ticks(self) -> int:
-        """Engine ticks so far."""
+        """Engine ticks trained so far."""
         return self.trainer.counters.ticks
 
     @property
     def driver(self) -> Driver:
-        """The policy as the evaluator takes it."""
+        """The policy in the form that the evaluator accepts."""
         return Driver(self.policy, self.trainer.spec)
 
     def advance(self) -> None:
-        """One rollout and its update."""
+        """Run one rollout and its update."""
         self.trainer.train_once()
 
     def loss(self) -> torch.Tensor:
-        """Something to differentiate that depends on all that a row's update computes."""
+        """A value that depends on everything an update computes for one row, to count its work."""
         buffer, row = self.trainer.buffer, torch.zeros(1, dtype=torch.long)
         u = buffer.take("u", row)
         return sum(x.sum() for x in self.policy(buffer.take("pixels", row), u, u))
@@ -102,7 +102,7 @@ class Ours:
 
 
 def configuration(*overrides: str, quick: bool) -> PPOTrainConfig:
-    """`train_ppo.py`'s configuration with `overrides`, on the CPU; at its smallest if `quick`."""
+    """The configuration of train_ppo.py with `overrides`, on the CPU; very small if `quick`."""
     fixed = ("device=cpu", f"seed={SEED}")
     small = ["ppo.num_envs=4", "ppo.num_steps=8", "ppo.epochs=1", f"++env.track_pool={QUICK_POOL}"]
     typed = [*fixed, *overrides, *(small if quick else ())]
@@ -110,7 +110,7 @@ def configuration(*overrides: str, quick: bool) -> PPOTrainConfig:
 
 
 def flops(loss: Callable[[], torch.Tensor]) -> dict[str, int]:
-    """Floating-point operations of `loss` and its gradient by kind of layer, counted by torch."""
+    """Floating-point operations of `loss` and its gradient, by kind of layer, counted by torch."""
     with FlopCounterMode(display=False) as counter:
         loss().backward()
     counts: dict[str, int] = defaultdict(int)
@@ -120,12 +120,12 @@ def flops(loss: Callable[[], torch.Tensor]) -> dict[str, int]:
 
 
 def by_operation(trace: Any, operations: Mapping[str, str]) -> dict[str, float]:
-    """Seconds of torch operations by what they are for.
+    """Seconds of torch operations by purpose.
 
     Args:
-        trace: of `torch.profiler.profile`.
-        operations: name -> regular expression over torch's lower-case names; the first that
-            matches counts, and what none matches is left out.
+        trace: the result of `torch.profiler.profile`.
+        operations: name -> regular expression for torch's lower-case operation names. The first
+            match counts; operations without a match are left out.
     """
     seconds = dict.fromkeys(operations, 0.0)
     for event in trace.key_averages():
@@ -142,28 +142,33 @@ def measure(
     settings: Any,
     records: Mapping[str, str],
 ) -> None:
-    """Run `parts` in turn and report: a run directory, the last line and, if asked, the record.
+    """Run `parts` one after the other; write a run directory, the last line and the record.
 
     Args:
-        script: the command's name, which is that of the runs.
-        parts: name -> what measures it, given `settings` and the run.
-        settings: the command's dataclass, with `threads`, `record` and `run_root`.
-        records: part -> the record that keeps it; parts that name the same one are kept together.
+        script: name of the command and of its runs.
+        parts: name -> function that measures it, called with `settings` and the run.
+        settings: the command's dataclass, with `threads`, `record` and `run_root`. A record is
+            written only if `record` is true.
+        records: part -> name of its record. Parts with the same name are written together.
     """
     torch.set_num_threads(settings.threads)
     run = Run.create(settings.run_root, timestamped(script), asdict(settings), seeds={"root": SEED})
     metrics: dict[str, dict[str, Any]] = {}
     details: dict[str, Any] = {}
-    for name, part in parts.items():
-        metrics[name], details[name] = part(settings, run)
-        run.write_json("details.json", details)  # after each: a part can take hours
-        together = [other for other in parts if records[other] == records[name]]
-        if settings.record and all(other in metrics for other in together):
+    for name, measure_part in parts.items():
+        metrics[name], details[name] = measure_part(settings, run)
+        run.write_json("details.json", details)  # after each part, because a part can take hours
+        together = [part for part in parts if records[part] == records[name]]
+        if settings.record and all(part in metrics for part in together):
             write_record(
                 records[name],
                 command=cli.command(f"scripts/{script}.py"),
                 settings=asdict(settings),
-                metrics={k: v for other in together for k, v in metrics[other].items()},
-                details={other: details[other] for other in together},
+                metrics=_merged(metrics[part] for part in together),
+                details={part: details[part] for part in together},
             )
-    cli.finish({k: v for measured in metrics.values() for k, v in measured.items()}, run)
+    cli.finish(_merged(metrics.values()), run)
+
+
+def _merged(metrics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in metrics for name, value in part.items()}

@@ -1,4 +1,4 @@
-"""Finished training runs, read back: what they measured, and whether they may be averaged."""
+"""Reads finished training runs and checks whether they may be averaged."""
 
 import glob
 import json
@@ -13,17 +13,17 @@ from common.runs import Run, flattened
 
 MEASURES = ("native_return", "progress", "finished", "lap_time", "off_track_rate", "left_track",
             "mean_speed")  # fmt: skip
-"""What is averaged over seeds, by the evaluator's names."""
+"""The evaluator's measures that are averaged over seeds."""
 
 CURVES = ("seconds", "episode/progress", "episode/off_track_rate", "validation/progress",
           "validation/native_return", "validation/off_track_rate")  # fmt: skip
-"""What is kept of metrics.jsonl beside the ticks, for the rows in which validation happened."""
+"""The columns taken from metrics.jsonl beside the ticks, from the rows with a validation."""
 
-OWN = ("seed", "name", "run_root", "resume", "display", "video", "logger")
-"""The seed, and settings that change nothing in what a run learns."""
+NOT_LEARNING = ("seed", "name", "run_root", "resume", "display", "video", "logger")
+"""The seed, and the settings that do not change what a run learns."""
 
 Curve = dict[str, list[float | None]]
-"""Columns of equal length, `ticks` among them."""
+"""Columns of equal length; one of them is `ticks`."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class FinishedRun:
 
     Attributes:
         path: its directory.
-        config, manifest: as the run wrote them.
-        judged: eval.json, the locked evaluator's summary and rows.
-        result: result.json, with ticks, decisions and seconds.
-        curve: of its validations.
+        config, manifest: contents of config.yaml and manifest.json.
+        judged: contents of eval.json, with the locked evaluator's summary and rows.
+        result: contents of result.json, with ticks, decisions and seconds.
+        curve: the results of its validations during training.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class FinishedRun:
 
     @classmethod
     def open(cls, path: Path) -> "FinishedRun":
-        """The run at `path`; `UserError` if it is none, unfinished or damaged."""
+        """Read the run at `path`; raises `UserError` if it is not a finished, undamaged run."""
         run = Run.open(path)
         files = {name: run.path / f"{name}.json" for name in ("result", "eval")}
         missing = [file.name for file in files.values() if not file.is_file()]
@@ -64,29 +64,33 @@ class FinishedRun:
         trained = max((row["ticks"] for row in metrics if "ticks" in row), default=0)
         if trained > result["ticks"]:
             raise UserError(
-                f"{run.path}: not finished: it has gone on to {trained:,} ticks since its result "
-                f"after {result['ticks']:,}"
+                f"{run.path}: not finished: its result is from {result['ticks']:,} ticks, but it "
+                f"was resumed and has trained to {trained:,}"
             )
         validated = [row for row in metrics if row.get("validation/progress") is not None]
-        validated.sort(key=lambda row: row["ticks"])  # a verdict may come late
+        validated.sort(key=lambda row: row["ticks"])  # a validation can be written late
         curve = {name: [row.get(name) for row in validated] for name in ("ticks", *CURVES)}
         return cls(run.path, run.config, run.manifest, judged, result, curve)
 
     @property
     def seed(self) -> int:
-        """The root of the run's randomness."""
+        """The seed of all randomness in the run."""
         return self.config["seed"]
 
     @property
     def codes(self) -> list[str]:
-        """Hashes of the code that the run was made by: one, or more if edited between resumes."""
+        """Hashes of the code that trained the run; several if it was edited before a resume."""
         states = [self.manifest["code"], *(one["code"] for one in self._resumes)]
         return list(dict.fromkeys(state["sha256"] for state in states))
 
     @property
     def changed(self) -> dict[str, Any]:
-        """Settings that bear on learning and were changed in a resume: no command repeats it."""
-        return learning({k: v for one in self._resumes for k, v in one["changed"].items()})
+        """Settings that affect learning and were changed in a resume.
+
+        No single command can repeat a run with such changes.
+        """
+        changes = (resume["changed"].items() for resume in self._resumes)
+        return learning_settings({key: value for items in changes for key, value in items})
 
     @property
     def _resumes(self) -> list[dict[str, Any]]:
@@ -104,7 +108,7 @@ class FinishedRun:
 
     @property
     def validation(self) -> dict[str, Any] | None:
-        """The summary by which the judged policy was chosen; None if nothing was validated."""
+        """The validation summary that selected the judged policy; None without validation."""
         return self.judged.get("about", {}).get("validation")
 
     @property
@@ -116,30 +120,31 @@ class FinishedRun:
 
 
 def find_runs(text: str) -> list[Path]:
-    """Run directories from comma-separated run directories, directories of runs, and globs.
+    """The run directories that `text` names.
 
-    Raises `UserError` for a part without a run in it and for a run named twice.
+    `text` is a comma-separated list of run directories, directories of runs, and glob patterns.
+    Raises `UserError` for an item without a run and for a run that is named twice.
     """
-    found: list[Path] = []
+    directories: list[Path] = []
     for part in text.split(","):
         part = part.strip()
         paths = [Path(name) for name in sorted(glob.glob(part))] or [Path(part)]
         runs = [run for path in paths for run in _runs_at(path)]
         if not runs:
             raise UserError(f"runs={part}: no run directory there (one holds a manifest.json)")
-        found += runs
-    resolved = [path.resolve() for path in found]
+        directories += runs
+    resolved = [path.resolve() for path in directories]
     for path in resolved:
         if resolved.count(path) > 1:
             raise UserError(f"{path}: this run is named twice")
-    return found
+    return directories
 
 
 def check_comparable(runs: Sequence[FinishedRun], allow: Sequence[str] = ()) -> None:
-    """Raise `UserError` unless `runs` differ in their seed only and were measured alike.
+    """Raise `UserError` unless `runs` differ only in their seed and were measured the same way.
 
-    `allow` names settings (dotted, or a group of them) that may differ, and `code` for its hash.
-    What they were measured with may never differ.
+    `allow` names settings that may differ: dotted keys, whole groups, or `code` for the hash of the
+    code. The way they were measured may never differ.
     """
     check_measured_alike(runs)
     seeds = [run.seed for run in runs]
@@ -147,42 +152,43 @@ def check_comparable(runs: Sequence[FinishedRun], allow: Sequence[str] = ()) -> 
         if seeds.count(seed) > 1:
             names = ", ".join(str(run.path) for run in runs if run.seed == seed)
             raise UserError(f"seed {seed} was trained more than once: {names}")
-    settings = [learning(run.config) | {"code": ", ".join(run.codes)} for run in runs]
+    settings = [learning_settings(run.config) | {"code": ", ".join(run.codes)} for run in runs]
     foreign = differences(settings)
     for run in runs:
         foreign |= {key: [f"changed in {run.path.name}"] * len(runs) for key in run.changed}
         if len(run.codes) > 1:
             foreign["code"] = [", ".join(one.codes) for one in runs]
     foreign = {
-        key: seen
-        for key, seen in foreign.items()
+        key: values
+        for key, values in foreign.items()
         if not any(key == name or key.startswith(f"{name}.") for name in allow)
     }
     if foreign:
-        lines = "".join(f"\n  {key}: {_told(runs, seen)}" for key, seen in foreign.items())
+        lines = "".join(f"\n  {key}: {_listed(runs, values)}" for key, values in foreign.items())
         raise UserError(
             f"the runs differ in more than their seed:{lines}\n"
-            f"average them all the same with allow={','.join(foreign)}"
+            f"to average them anyway, add allow={','.join(foreign)}"
         )
 
 
 def check_measured_alike(runs: Sequence[FinishedRun]) -> None:
-    """Raise `UserError` unless `runs` were judged by one evaluator, in one world, on one list of
-    tracks."""
-    for what, seen in differences([_measured_by(run) for run in runs]).items():
-        raise UserError(f"the runs were not measured alike, {what}: {_told(runs, seen)}")
+    """Raise `UserError` unless all `runs` were judged by the same evaluator, in the same world and
+    on the same tracks."""
+    for key, values in differences([_measured_by(run) for run in runs]).items():
+        raise UserError(f"the runs were measured in different ways, {key}: {_listed(runs, values)}")
 
 
-def learning(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that bear on what it learns, with dotted keys."""
-    return {k: v for k, v in flattened(config).items() if k.partition(".")[0] not in OWN}
+def learning_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run that affect what it learns, with dotted keys."""
+    items = flattened(config).items()
+    return {key: value for key, value in items if key.partition(".")[0] not in NOT_LEARNING}
 
 
 def differences(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Keys whose values are not the same in all of `settings`, each with its values in order."""
+    """Keys whose values are not the same in all `settings`, each with its values in order."""
     keys = dict.fromkeys(key for one in settings for key in one)
     values = {key: [one.get(key) for one in settings] for key in keys}
-    return {key: seen for key, seen in values.items() if any(v != seen[0] for v in seen)}
+    return {key: row for key, row in values.items() if any(value != row[0] for value in row)}
 
 
 def _runs_at(path: Path) -> Iterator[Path]:
@@ -193,18 +199,18 @@ def _runs_at(path: Path) -> Iterator[Path]:
 
 
 def _check_summary(file: Path, judged: Mapping[str, Any]) -> None:
-    """Raise `UserError` unless the summary is what the rows give."""
+    """Raise `UserError` unless the summary in eval.json agrees with its rows."""
     from envs.racing.evaluate import Evaluation  # late: numba is slow to start
 
     try:
         summary = Evaluation(judged["rows"], judged["settings"]).summary
-        same = json.dumps(to_plain(summary), sort_keys=True) == json.dumps(
+        agrees = json.dumps(to_plain(summary), sort_keys=True) == json.dumps(
             judged["summary"], sort_keys=True
         )
     except (LookupError, TypeError, ValueError) as error:
-        raise UserError(f"{file} is damaged: its rows cannot be summed up: {error!r}") from None
-    if not same:
-        raise UserError(f"{file} has been changed: its summary is not that of its rows")
+        raise UserError(f"{file} is damaged: its rows cannot be summarised: {error!r}") from None
+    if not agrees:
+        raise UserError(f"{file} has been changed: its summary does not agree with its rows")
 
 
 def _require(file: Path, content: Any, keys: Sequence[str]) -> None:
@@ -218,11 +224,12 @@ def _measured_by(run: FinishedRun) -> dict[str, Any]:
     return {
         "evaluator": judged["evaluator"],
         "tracks": run.tracks,
-        **flattened({k: v for k, v in judged["settings"].items() if k != "spec"}),
+        **flattened({key: value for key, value in judged["settings"].items() if key != "spec"}),
     }
 
 
-def _told(runs: Sequence[FinishedRun], values: Sequence[Any]) -> str:
+def _listed(runs: Sequence[FinishedRun], values: Sequence[Any]) -> str:
+    """The values of `runs`, shortened, each with the name of its run."""
     short = [text if len(text) <= 24 else f"{text[:21]}..." for text in map(str, values)]
     pairs = zip(runs, short, strict=True)
     return ", ".join(f"{value} ({run.path.name})" for run, value in pairs)

@@ -1,7 +1,7 @@
 """Runs the ablation study: one train_ppo.py process per variant and seed, several at a time.
 
-Everything that is known about a run lies in its directory, so a study that was killed, by whatever,
-goes on where it was: finished runs are skipped and unfinished ones resumed.
+All information about a run is in its directory. So a study that was killed can be started again:
+it skips finished runs and resumes unfinished ones.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from common.config import compose
 from common.errors import ConfigError, UserError
 from common.files import to_plain
 from common.runs import ROOT, Run
-from experiments.training.finished import differences, learning
+from experiments.training.finished import differences, learning_settings
 from ppo.config import PPOTrainConfig
 
 POLL_SECONDS = 0.2
@@ -33,10 +33,10 @@ class Task:
     """One run: a variant with a seed.
 
     Attributes:
-        variant, seed: which.
+        variant, seed: name of the variant and training seed.
         path: its run directory.
-        overrides: of train_ppo.py, all but the directory.
-        config: what they compose to.
+        overrides: overrides of train_ppo.py, without those for the directory.
+        config: the resolved configuration.
     """
 
     variant: str
@@ -47,40 +47,39 @@ class Task:
 
     @classmethod
     def of(cls, root: Path, variant: str, seed: int, overrides: Sequence[str]) -> "Task":
-        """The run of `variant` below `root`; `ConfigError` if the overrides do not compose."""
-        given = (*overrides, f"seed={seed}")
-        return cls(variant, seed, root / f"{variant}-s{seed}", given, composed(given))
+        """The run of `variant` below `root`; raises `ConfigError` for invalid overrides."""
+        overrides = (*overrides, f"seed={seed}")
+        return cls(variant, seed, root / f"{variant}-s{seed}", overrides, composed(overrides))
 
     @property
     def log(self) -> Path:
-        """Where the process prints to, from all its starts."""
+        """The file with the output of the process, from all its starts."""
         return self.path.parent / "logs" / f"{self.path.name}.log"
 
     def state(self) -> State:
-        """How far the run is.
+        """The state of the run.
 
-        Raises `UserError` if the directory holds anything but this run: made by other settings,
-        or not a run.
+        Raises `UserError` if the directory is not a run or a run with other settings.
         """
         if not self.path.exists():
             return "absent"
         if not (self.path / "manifest.json").is_file():
-            self._remove_stillborn()
+            self._remove_leftovers()
             return "absent"
         run = Run.open(self.path)
-        foreign = differences([learning(run.config), learning(self.config)])
-        if foreign:
-            changes = ", ".join(f"{key}={was} (now {now})" for key, (was, now) in foreign.items())
+        changed = differences([learning_settings(run.config), learning_settings(self.config)])
+        if changed:
+            changes = ", ".join(f"{key}={old} (now {new})" for key, (old, new) in changed.items())
             raise UserError(f"{self.path} was made with {changes}; choose another run_root")
         try:
             with run.lock():
-                done = (self.path / "result.json").is_file()
-        except ConfigError:  # the process of a study that was killed itself may live on
+                finished = (self.path / "result.json").is_file()
+        except ConfigError:  # the run's process can outlive a study that was killed
             return "busy"
-        return "finished" if done else "unfinished"
+        return "finished" if finished else "unfinished"
 
     def start(self, state: State) -> subprocess.Popen:
-        """Start the run, or resume it, as a process of its own."""
+        """Start or resume the run in a new process."""
         place = (f"run_root={self.path.parent}", f"name=./{self.path.name}")
         arguments = (f"resume={self.path}",) if state == "unfinished" else (*self.overrides, *place)
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -90,13 +89,13 @@ class Task:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
-    def complaint(self) -> str:
+    def last_line(self) -> str:
         """The last line that the process printed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
-    def _remove_stillborn(self) -> None:
-        """Remove what a process left that died while it made the run directory."""
+    def _remove_leftovers(self) -> None:
+        """Remove the files of a process that died while it was creating the run directory."""
         foreign = [
             path.name
             for path in self.path.rglob("*")
@@ -108,22 +107,22 @@ class Task:
 
 
 def composed(overrides: Sequence[str]) -> dict[str, Any]:
-    """The resolved configuration that train_ppo.py makes of `overrides`, as plain data."""
+    """The resolved configuration of train_ppo.py with `overrides`, as plain data."""
     return to_plain(compose("train_ppo", PPOTrainConfig, overrides), finite=False)
 
 
 def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dict[str, str]:
-    """Run what is not finished, `jobs` at a time; returns what failed, with its last words.
+    """Run the tasks that are not finished, `jobs` at a time.
 
-    A failure stops no other run. If this process is interrupted, its runs are ended first; they
-    can be resumed.
+    Returns the failed runs, each with the last line that it printed. A failure does not stop the
+    other runs. If this process is interrupted, it ends its runs first; they can be resumed.
     """
     pending, active = deque(tasks), {}
     failed: dict[str, str] = {}
     waiting: set[Task] = set()
     try:
         while pending or active:
-            for _ in range(len(pending)):  # each at most once, or busy ones would be asked for ever
+            for _ in range(len(pending)):  # each task once, so busy ones do not block the loop
                 if len(active) >= jobs:
                     break
                 task = pending.popleft()
@@ -139,7 +138,7 @@ def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dic
                 elif state == "busy":
                     pending.append(task)
                     if task not in waiting:
-                        say(f"{name}: waiting for another process that runs it")
+                        say(f"{name}: another process is running it; waiting")
                     waiting.add(task)
                 else:
                     active[task] = task.start(state), time.perf_counter()
@@ -150,11 +149,12 @@ def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dic
                 process, began = active.pop(task)
                 name = task.path.name
                 if process.returncode:
-                    failed[name] = task.complaint()
+                    failed[name] = task.last_line()
                     say(f"{name}: FAILED ({process.returncode}): {failed[name]} ({task.log})")
                 else:
-                    done, seconds = len(tasks) - len(pending) - len(active), time.perf_counter()
-                    say(f"{name}: done in {seconds - began:.0f} s, {done} of {len(tasks)}")
+                    completed = len(tasks) - len(pending) - len(active)
+                    seconds = time.perf_counter() - began
+                    say(f"{name}: done in {seconds:.0f} s, {completed} of {len(tasks)}")
     finally:
         for process, _ in active.values():
             process.terminate()
@@ -165,7 +165,7 @@ def run_all(tasks: Sequence[Task], jobs: int, say: Callable[[str], None]) -> dic
 
 @contextmanager
 def only_one(root: Path) -> Iterator[None]:
-    """Hold the study below `root`; `ConfigError` if another process is at it."""
+    """Lock the study below `root`; raises `ConfigError` if another process is running it."""
     root.mkdir(parents=True, exist_ok=True)
     with open(root / ".study.lock", "wb") as file:
         try:

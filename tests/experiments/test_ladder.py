@@ -112,7 +112,7 @@ def test_results_by_other_settings_are_judged_again(tmp_path, monkeypatch):
         asked.append((list(probes), settings.clips))
         for probe in probes:
             about = {"checkpoint_sha256": sha256_file(settings.checkpoint)}
-            about["asked"] = probe_runs.asked(settings)
+            about["asked"] = probe_runs.result_settings(settings)
             write_json(Path(settings.into) / f"{probe}.json", about)
 
     monkeypatch.setattr(probe_runs, "judge", judge_by)
@@ -137,7 +137,7 @@ def test_what_never_began_is_removed(tmp_path, monkeypatch):
     path = tmp_path / "ladder" / "laptop" / "E1-s1"
     path.mkdir(parents=True)
     monkeypatch.setattr(training.subprocess, "run", lambda *_: SimpleNamespace(returncode=0))
-    with pytest.raises(UserError, match="another ladder trains"):
+    with pytest.raises(UserError, match="another process is training"):
         training.train("E1", 1, Settings(run_root=str(tmp_path)))
     assert not path.exists()
 
@@ -147,10 +147,10 @@ def test_the_clock_counts_training_and_probes_over_seeds(tmp_path):
     for path in runs.values():
         write_json(path / "result.json", {"seconds": 100.0})
     judged = {"straight": {"seconds": 5.0}, "recovery": {"seconds": 7.0}}
-    told = keeping.spent(runs, {1: judged, 2: judged})
+    told = keeping.seconds_spent(runs, {1: judged, 2: judged})
     assert told == {"training": 200.0, "probes": 24.0}
     write_json(runs[2] / "result.json", {})  # from before there was a clock
-    assert keeping.spent(runs, {1: judged, 2: judged}) is None
+    assert keeping.seconds_spent(runs, {1: judged, 2: judged}) is None
 
 
 RUNG = RungConfig("B", "A", "c", "h", Observable("sharp_turn", "ssim", 1))

@@ -193,7 +193,7 @@ def test_a_damaged_training_set_teaches_nothing(saved, root, tmp_path, monkeypat
     config = ProbeConfig(
         context=20, horizon=20, horizons=(5,), data_root=str(tmp_path / "data"), clips=4, film=False
     )
-    with pytest.raises(UserError, match=rf"{shard.name} is not what was written .* the blind"):
+    with pytest.raises(UserError, match=rf"{shard.name} is not what was written .* \(the blind"):
         run_probe("sharp_turn", rssm.load_world_model(saved), config, tmp_path, "toy")
 
 

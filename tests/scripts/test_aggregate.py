@@ -152,7 +152,7 @@ def test_runs_differ_in_their_seed_only(copies, tmp_path, damage, message):
 def test_what_was_measured_otherwise_is_never_averaged(copies, tmp_path, damage, what):
     damage(copies / "s2")
     done = command(SCRIPT, f"runs={copies}", f"allow={what}", cwd=tmp_path, expect=2)
-    assert f"not measured alike, {what}" in done.stderr
+    assert f"measured in different ways, {what}" in done.stderr
 
 
 def test_the_same_seed_twice_is_no_second_opinion(copies, tmp_path):
@@ -170,16 +170,16 @@ def test_the_same_seed_twice_is_no_second_opinion(copies, tmp_path):
         (lambda run: shutil.rmtree(run), "no run directory there"),
         (
             lambda run: edit(run / "eval.json", lambda e: e["summary"]["progress"].update(mean=1)),
-            "has been changed: its summary is not that of its rows",
+            "has been changed: its summary does not agree with its rows",
         ),
         (lambda run: edit(run / "eval.json", lambda e: e["rows"].pop()), "has been changed"),
         (
             lambda run: edit(run / "eval.json", lambda e: e.update(rows=[])),
-            "rows cannot be summed up",
+            "rows cannot be summarised",
         ),
         (
             lambda run: edit(run / "result.json", lambda e: e.update(ticks=128)),
-            "not finished: it has gone on to 256 ticks",
+            "it was resumed and has trained to 256",
         ),
     ],
 )
@@ -256,7 +256,7 @@ def test_test_tracks_choose_nothing(runs):
     assert best_run([scored(first, 900, 100), scored(second, 800, 999)]).seed == 1
     unvalidated = dataclasses.replace(first, judged=first.judged | {"about": {}})
     assert best_run([unvalidated]).seed == 1
-    with pytest.raises(UserError, match="test tracks may not choose"):
+    with pytest.raises(UserError, match="must not be chosen by test tracks"):
         best_run([unvalidated, second])
 
 

@@ -32,10 +32,10 @@ def test_seeds_have_rows_and_the_best_is_named(tmp_path):
     assert "| carracing, over tracks |" in text
     assert "drive (race, 3 tracks)" in text and "drive, seed 1" not in text
     assert "best seed 2 (by validation native_return, not by any test track)" in text
-    told = facts(tmp_path)
-    assert "(10th percentile 700.5) on 3 tracks of the real CarRacing-v3, 3 seeds, after" in told
-    assert "after 1.0 minutes of training each on 1 of 2 cores" in told
-    assert "on 3 tracks, after 1.0 minutes of training on 1 of 2 cores" in told
+    text = facts(tmp_path)
+    assert "(10th percentile 700.5) on 3 tracks of the real CarRacing-v3, 3 seeds, after" in text
+    assert "after 1.0 minutes of training each on 1 of 2 cores" in text
+    assert "on 3 tracks, after 1.0 minutes of training on 1 of 2 cores" in text
 
 
 def test_budgets_stand_beside_the_earlier_record_and_not_among_the_drivers(tmp_path):
@@ -58,7 +58,7 @@ def test_many_seeds_stand_beside_the_few(tmp_path):
     section = report(tmp_path).partition("## With the earlier record's budget")[2]
     row = next(line for line in section.splitlines() if line.startswith("| calibration_control"))
     assert "24 seeds, last weights" in row and "| 0.6 [0.5" in row
-    assert "Believe the second" in section
+    assert "Use the second number to predict one more training run" in section
     assert "progress 0.6 [0.5" in facts(tmp_path) and "over 24 training seeds" in facts(tmp_path)
 
 
@@ -84,26 +84,26 @@ def test_ablations_and_speeds(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "told"),
+    ("ours", "theirs", "sentence"),
     [
-        (87.0, None, "took 87 s of training to a progress of 0.5; Stable-Baselines3 was stopped "
-         "after 11 times as long, at -0.02."),
-        (87.0, 1740.0, "took 87 s of training to a progress of 0.5, Stable-Baselines3 20 times"),
+        (87.0, None, "Ours took 87 s of training to reach a progress of 0.5. Stable-Baselines3 was "
+         "stopped after 11 times as long; it had reached -0.02."),
+        (87.0, 1740.0, "reach a progress of 0.5; Stable-Baselines3 took 20 times as long."),
         (None, None, "Ours did not reach a progress of 0.5 in 300,000 ticks."),
     ],
 )  # fmt: skip
-def test_who_learned_how_fast_is_said(tmp_path, mine, theirs, told):
+def test_who_learned_how_fast_is_said(tmp_path, ours, theirs, sentence):
     point = {"seconds": 957.0, "ticks": 32_768, "progress": -0.02, "native_return": -78.0}
     write_record(
         "ppo_learning", command="python scripts/bench_ppo.py", provenance=PLACE, directory=tmp_path,
         settings={"target_progress": 0.5, "budget": 300_000, "validation_tracks": 20},
-        metrics={"learning_seconds": mine, "learning_seconds_sb3": theirs,
-                 "learning_ratio": theirs and theirs / mine, "learning_at_least": 11.0,
+        metrics={"learning_seconds": ours, "learning_seconds_sb3": theirs,
+                 "learning_ratio": theirs and theirs / ours, "learning_at_least": 11.0,
                  "progress_sb3": -0.02},
         details={"learning": {"curves": {"ours": [], "sb3": [point]}}},
     )  # fmt: skip
     section = report(tmp_path).partition("## Time of learning")[2]
-    assert told in section and "| sb3 | 957 | 32,768 | -0.02 | -78 |" in section
+    assert sentence in section and "| sb3 | 957 | 32,768 | -0.02 | -78 |" in section
 
 
 def test_rungs_stand_in_the_order_of_the_ladder_whatever_their_verdict(tmp_path):
@@ -111,7 +111,7 @@ def test_rungs_stand_in_the_order_of_the_ladder_whatever_their_verdict(tmp_path)
     write_rung(tmp_path, "E1")
     section = report(tmp_path).partition("## World model: the ladder")[2]
     assert section.index("| E1 | longer windows |") < section.index("| P5 | longer windows |")
-    assert "| ssim of sharp_turn better than P4 | -0.02 [" in section and "| refuted |" in section
+    assert "| ssim of sharp_turn: better than P4 | -0.02 [" in section and "| refuted |" in section
     assert "progress_delta .071" in section and "; 2 seeds, 250 updates" in section
     assert "E3 to P5: the SSIM of sharp_turn changes by -0.02 [" in section
     (tmp_path / "ladder.md").write_text("### Notes\n\n- it was late\n")
