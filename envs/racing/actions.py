@@ -1,4 +1,4 @@
-"""What a driver may do in one step: the bounds of an action, and their check."""
+"""The bounds of an action, and their check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ACTION_NAMES = tuple(ACTION)
 ACTION_LOW = np.array([field.low for field in ACTION.values()], np.float32)
 ACTION_HIGH = np.array([field.high for field in ACTION.values()], np.float32)
 ACTION_SLACK = 1e-4
-"""Rounding by which an action may lie outside its bounds without being refused; it is clipped."""
+"""An action this far outside its bounds counts as a rounding error: it is clipped, not refused."""
 
 
 def check_actions(actions: np.ndarray, rows: int, *, clip: bool, where: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a racing environment is made of (the Hydra group env)."""
+"""The configuration of a racing environment (the Hydra group `env`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SHOWN_OTHERWISE = {
     "preset", "max_ticks", "threads", "track_pool", "track_reuse", "difficulty",
     "action_repeat", "frame_stack", "grey", "size",
 }  # fmt: skip
-"""Fields that change only what is seen, how often, or where a track comes from: CarRacing-v3 stays
-CarRacing-v3 with them."""
+"""Fields that change only the observation, how often it is taken, or the choice of tracks. They are
+allowed in preset carracing, which remains CarRacing-v3."""
 
 
 @config_class
@@ -30,23 +30,24 @@ class EnvConfig:
             ends after `laps` and has no zoom-in at the start. Physics and camera are the same.
             "gymnasium_carracing" is the real CarRacing-v3 (`ReferenceVectorEnv`), with its own
             reward.
-        tracks: "carracing" makes the track that CarRacing-v3 makes from the seed; "procedural" the
-            graded family.
+        tracks: "carracing" makes the track that CarRacing-v3 makes from the seed; "procedural"
+            makes one of the graded family.
         difficulty: of procedural tracks: 0 is wide and gentle, 1 narrow with hairpins.
-        direction: driving direction; "both" draws one per episode.
+        direction: driving direction; "both" draws one for each episode.
         action_repeat, frame_stack, grey, size: see `ObservationSpec`.
         indicators: draw the bottom bars (speed, wheels, steering, gyro).
         max_ticks: ticks until truncation.
         laps: laps until the finish of a race (preset race only).
-        random_start: share of the episodes that start in motion anywhere on the lap, as
-            `schedule.Start` says; the others start on the grid. For training only: a driver that
-            always starts on the grid never learns to turn a spun car round.
+        random_start: share of the episodes that start in motion anywhere on the lap (see
+            `schedule.Start`); the others start on the grid. For training only: a driver that
+            always starts on the grid does not learn to recover from a spin.
         num_agents: cars per world.
         road_friction, grass_friction: grip as a share of CarRacing's road.
         width_scale: road width as a share of CarRacing's.
-        track_pool: distinct tracks in use at a time; 0 makes a fresh one for every episode.
-        track_reuse: episodes per world until the pool's tracks are replaced by new ones.
-        threads: engine threads, or processes that step the real CarRacing-v3; results never
+        track_pool: number of different tracks in use at a time; 0 makes a new one for every
+            episode.
+        track_reuse: number of episodes per world until the pool gets new tracks.
+        threads: engine threads, or processes that step the real CarRacing-v3. Results do not
             depend on it.
     """
 

@@ -3,10 +3,9 @@
 Here three folders meet: a tick moves a car (`sim`), darkens the tiles that it touched (`pixels`)
 and is measured and paid (`score`), all in one compiled call per step.
 
-`Engine` knows nothing of Gymnasium, of episodes that follow each other or of where tracks come
-from: it takes painted tracks, steps them, and draws into a buffer that the caller owns. Worlds
-are split over threads in slices; no world reads another, so the result is the same for any number
-of threads and of worlds.
+`Engine` does not know Gymnasium, the order of episodes or the source of tracks. It gets painted
+tracks, steps the worlds, and draws into a buffer of the caller. Each thread takes a part of the
+worlds. No world reads another, so the result is the same for any number of threads and worlds.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def _tick(
     action,
     terms,
 ):
-    """One tick of car number `agent` of a world; the arrays of `_step_world`, one car's."""
+    """One tick of car number `agent` of a world. The arrays are those of `_step_world`."""
     car, four = cars[agent], wheels[agent]
     before = remember(car)
     touched = advance(car, four, track, action, grips, visited, contacted, fresh)
@@ -153,7 +152,7 @@ def _step(
 
 @kernel
 def _start(worlds, starts, cars, wheels, handles, visited, contacted):
-    """Put the cars of some worlds on their starts, (n, 4) float64."""
+    """Put the cars of some worlds at their `starts`, (n, 4) float64."""
     fresh = np.empty(MAX_TILES, np.int32)
     for i in range(len(worlds)):
         w = worlds[i]
@@ -172,13 +171,13 @@ class Engine:
         renderer: the agents' cameras and colours.
 
     Args:
-        worlds: how many.
-        config: of every world.
+        worlds: number of worlds.
+        config: configuration of every world.
         reward: coefficients of the reward's terms.
         endings: what ends an episode; the default ends it as CarRacing does.
 
     Raises:
-        UserError: a preset that is not this engine's.
+        UserError: a preset that this engine does not have.
     """
 
     def __init__(
@@ -213,7 +212,7 @@ class Engine:
         self._workers = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def _run(self, task) -> None:
-        """Call task(first, last) for all worlds, in slices on the threads if there are any."""
+        """Call task(first, last) for all worlds, split among the threads if there are any."""
         if self._workers is None:
             task(0, len(self.tracks))
             return
@@ -228,7 +227,7 @@ class Engine:
         tracks: Sequence[PaintedTrack],
         starts: Sequence[Start] | None = None,
     ) -> None:
-        """Start new episodes in some worlds, each on its track; on the grid without `starts`."""
+        """Start new episodes in some worlds, each on its track. Without `starts`, on the grid."""
         self._load(worlds, tracks)
         worlds = np.asarray(worlds, np.int64)
         self.cars[worlds] = np.zeros((), CAR)
@@ -285,9 +284,9 @@ class Engine:
 
         Args:
             frames: (worlds * agents, ...) uint8, C-contiguous, written.
-            previous: the frames of the step before, from which a stack is continued; None starts
-                the stacks anew.
-            worlds: which to draw; all by default.
+            previous: the frames of the step before, which continue a stack; None starts new
+                stacks.
+            worlds: numbers of the worlds to draw; all by default.
         """
         flat = frames.reshape(len(frames), -1)
         before = flat[:0] if previous is None else previous.reshape(len(previous), -1)
@@ -307,15 +306,15 @@ class Engine:
         return self._telemetry
 
     def contacted(self, world: int, agent: int) -> np.ndarray:
-        """(tiles,) bool, which tiles a car has touched; they are drawn darker."""
+        """(tiles,) bool, the tiles that a car has touched; they are drawn darker."""
         return self._contacted[world, agent, : len(self.tracks[world].track)].astype(bool)
 
     def visited(self, world: int, agent: int) -> np.ndarray:
-        """(tiles,) bool, which tiles a wheel has touched."""
+        """(tiles,) bool, the tiles that a wheel has touched."""
         return self._visited[world, agent, : len(self.tracks[world].track)].astype(bool)
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Copies of everything that the future depends on, except which tracks are loaded."""
+        """Copies of the whole state, except for the tracks that are loaded."""
         return {name: array.copy() for name, array in self._state().items()}
 
     def restore(self, state: dict[str, np.ndarray], tracks: Sequence[PaintedTrack]) -> None:

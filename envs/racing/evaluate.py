@@ -1,17 +1,17 @@
-"""The locked evaluator: every published driving number of this project is computed here.
+"""The locked evaluator: it computes every published driving number of this project.
 
-Standing start, one lap, at most 1,000 engine ticks, never ended for being off the track; native
-quantities only, so no reward configuration can flatter a policy. Each result carries
-`EVALUATOR_HASH`, the hash of this file and of the engine that it measures with: numbers with
-different hashes were not measured with the same ruler.
+The rules: a standing start, one lap, at most 1,000 engine ticks, and no ending for leaving the
+road. The evaluator measures native quantities only, so no reward configuration can flatter a
+policy. Each result has `EVALUATOR_HASH`, the hash of this file and of the engine. Results with
+different hashes were measured by different code.
 
-Every car has a fixed slot in its batch from the first decision to the last, whether its drive has
-ended or not, so a policy with a memory can be judged. What a track's row says does not depend on
-the other tracks of the list; a sampling policy draws from (track seed, decision).
+Every car has a fixed slot in its batch from the first decision to the last, even after its episode
+has ended, so policies with memory can be evaluated. The row of a track does not depend on the other
+tracks of the list. A sampling policy draws from (track seed, decision).
 
-Worlds: "race" ends at a lap by arc length, and goes on beyond the playfield; "carracing" is the
-same game with CarRacing-v3's own endings; "gymnasium_carracing" is the real CarRacing-v3 (extra
-`parity`), driven through the same observations with its score text blackened.
+Worlds: "race" ends after a lap by arc length, and continues beyond the playfield. "carracing" is
+the same simulator with CarRacing-v3's endings. "gymnasium_carracing" is the real CarRacing-v3
+(extra `parity`) with the same observations; its score text is blackened.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "finished": (0.0, 1.0),
     "left_track": (0.0, 1.0),
 }
-"""Least and most of each measure; None where it has no end. Intervals stay in between."""
+"""Lowest and highest possible value of each measure; None for no bound. Intervals stay inside."""
 SHARES = ("finished", "left_track")
 MEANS = tuple(name for name in RANGES if name not in SHARES)
 
 MEASURES = ("sim", "pixels", "score", "reference")
-"""Folders beside this file whose every module the ruler measures with."""
+"""Folders beside this file. The hash covers all their modules."""
 
 FACES = ("actions.py", "config.py", "engine.py", "evaluate.py", "options.py", "vector_env.py")
-"""What joins them, and this file."""
+"""Files beside this one that join those folders, and this file; the hash covers them too."""
 
 SHARED = ("common/telemetry.py", "common/rl/policy.py")
-"""What declares actions and observations, and how a policy is asked."""
+"""Files that declare actions, observations and the contract of policies; the hash covers them."""
 
 
 def _hash() -> str:
@@ -83,19 +83,20 @@ EVALUATOR_HASH = _hash()
 
 
 Progress = Callable[[int, int], None]
-"""Called as (done, total) while something long runs."""
+"""Called as (done, total) during a long task."""
 
 
 @dataclass
 class Evaluation:
-    """What a policy did on a list of tracks.
+    """The results of a policy on a list of tracks.
 
     Attributes:
         rows: one dict per track: seed, native_return, progress (laps, cut at -1 and 1), finished,
             lap_time (s, None if not finished), off_track_rate (share of ticks with all wheels off),
-            left_track (ever so), mean_speed (units/s), steering_variance, ticks, decisions.
+            left_track (whether all wheels ever were), mean_speed (units/s), steering_variance,
+            ticks, decisions.
         settings: env, direction, max_ticks, deterministic and the policy's spec.
-        actions: (decisions of all tracks, 3) float32, every action of a drive that had not ended.
+        actions: (decisions of all tracks, 3) float32, every action before the end of its episode.
         summary: metric -> {"mean", "low", "high", "n"} with 95% intervals over tracks (see
             `common.statistics.bounded_interval`;
             Wilson for shares; lap_time over finished tracks only, absent if there are none), and
@@ -123,7 +124,7 @@ class Evaluation:
         self.summary["native_return_p10"] = float(np.percentile(returns, 10))
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the actions, for `eval.json`."""
+        """Everything except the actions, for `eval.json`."""
         return {
             "evaluator": EVALUATOR_HASH,
             "settings": self.settings,
@@ -147,7 +148,7 @@ def evaluate(
     """Drive every track once.
 
     Args:
-        policy: what to evaluate.
+        policy: the policy to evaluate.
         track_seeds: CarRacing track seeds.
         env: one of WORLDS.
         direction: "ccw", or "cw" in race.
@@ -155,12 +156,12 @@ def evaluate(
         deterministic: the policy's most likely actions rather than a sample.
         threads: engine threads, or worker processes that step the real CarRacing-v3; the result
             does not depend on it.
-        sealed: allow the sealed tracks, which a final report opens once.
-        progress: called after every decision with the engine ticks done and the most that there
-            can be, summed over tracks.
+        sealed: allow the sealed tracks, which are used once, for a final report.
+        progress: called after every decision with the number of engine ticks done and the largest
+            possible number, summed over tracks.
 
     Raises:
-        UserError: an unknown world or direction, no seeds, sealed ones, a missing extra, or a
+        UserError: an unknown world or direction, no seeds, sealed seeds, a missing extra, or a
             policy that reads telemetry in the real CarRacing-v3, which has none.
     """
     seeds = [whole_seed(seed) for seed in track_seeds]
@@ -176,7 +177,7 @@ def evaluate(
         raise UserError("an evaluation needs at least one track seed")
     if env == "gymnasium_carracing" and isinstance(policy.spec, TelemetrySpec):
         raise UserError(
-            f"this policy reads telemetry, and {env} has only pixels; judge it in env=race or "
+            f"this policy reads telemetry, and {env} has only pixels; evaluate it in env=race or "
             "env=carracing"
         )
     rows: list[dict[str, Any]] = []
@@ -210,14 +211,14 @@ def _drive(
     tracks: int,
     progress: Progress | None,
 ) -> None:
-    """Drive all cars of a batch to their ends, appending to `actions`.
+    """Drive all cars of a batch to the end of their episodes and append to `actions`.
 
     `before` tracks of all `tracks` were driven in earlier batches.
     """
     carry = policy.initial(len(seeds), seeds)
     is_first = np.ones(len(seeds), bool)
     while world.active.any():
-        # Ended cars are asked as well: every car keeps its slot, and their actions change nothing.
+        # The policy also acts for ended cars, because every car keeps its slot. It changes nothing.
         action, carry = policy.act(carry, world.observation, is_first, deterministic)
         action = np.asarray(action, np.float32)
         actions.append(action[world.active])
@@ -229,13 +230,13 @@ def _drive(
 
 
 class _World(Protocol):
-    """Cars on tracks of their own; an ended one stays as it is.
+    """Cars, each alone on its track. A car whose episode has ended does not change any more.
 
     Attributes:
-        max_ticks: of a drive.
+        max_ticks: limit of an episode.
         observation: (n, *spec.shape).
-        active: (n,) bool, drives that have not ended.
-        ticks: so far, of every car that has not ended.
+        active: (n,) bool, cars whose episode has not ended.
+        ticks: number of ticks so far of those cars.
     """
 
     max_ticks: int
@@ -247,10 +248,10 @@ class _World(Protocol):
         """Hold actions (n, 3) for one decision."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """What was measured, one row a track, once all have ended."""
+        """The measurements, one row per track, after all episodes have ended."""
 
     def close(self) -> None:
-        """Let go of threads and processes."""
+        """Stop threads and processes."""
 
 
 class _EngineWorld:
@@ -303,7 +304,7 @@ class _EngineWorld:
 
 
 class _ReferenceWorld:
-    """Cars in the real CarRacing-v3, each in an environment of its own."""
+    """Cars in the real CarRacing-v3, each in a separate environment."""
 
     def __init__(self, policy: Policy, seeds: list[int], max_ticks: int, workers: int) -> None:
         self._seeds, self._repeat = seeds, policy.spec.action_repeat

@@ -1,4 +1,4 @@
-"""The options that every face of the environment takes, read in one place.
+"""Reads the options of an environment, which are the same for every interface.
 
 `gymnasium.make`, `gymnasium.make_vec`, `RacingVectorEnv` and the PettingZoo form accept the same
 names with the same meaning.
@@ -25,7 +25,7 @@ def read_config(config: EnvConfig | None, options: Mapping[str, Any], where: str
     """A configuration with some fields changed.
 
     Args:
-        config: where to start from; None starts from the defaults.
+        config: the configuration to change; None stands for the defaults.
         options: fields of `EnvConfig` by name. `max_episode_steps`, Gymnasium's name for a limit in
             steps, lowers `max_ticks`.
         where: the environment's name for messages.
@@ -53,9 +53,9 @@ def read_config(config: EnvConfig | None, options: Mapping[str, Any], where: str
 def read_reward(
     reward: RewardConfig | Mapping[str, Any] | None, config: EnvConfig, where: str
 ) -> RewardConfig:
-    """A reward from its configuration or from a mapping of its fields.
+    """A reward configuration, from an instance or from a mapping of its fields.
 
-    None is CarRacing's own reward in preset carracing, and the default one otherwise.
+    None is CarRacing's own reward in preset carracing, and the default reward otherwise.
 
     Raises:
         UserError: an unknown field, or a value that does not fit.
@@ -66,7 +66,7 @@ def read_reward(
 
 
 def read_endings(endings: EndingConfig | Mapping[str, Any] | None, where: str) -> EndingConfig:
-    """What ends an episode, from its configuration or from a mapping of its fields.
+    """A configuration of endings, from an instance or from a mapping of its fields.
 
     Raises:
         UserError: an unknown field, or a value that does not fit.

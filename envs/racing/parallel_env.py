@@ -18,7 +18,7 @@ from envs.racing.vector_env import RacingVectorEnv
 
 
 def parallel_env(**options: Any) -> RacingParallelEnv:
-    """A `RacingParallelEnv`, by the name under which PettingZoo's tools look for it."""
+    """Make a `RacingParallelEnv`; PettingZoo's tools look for a function of this name."""
     return RacingParallelEnv(**options)
 
 
@@ -30,15 +30,14 @@ def env(**options: Any) -> AECEnv:
 class RacingParallelEnv(ParallelEnv):
     """Agents `car_0`, `car_1`, ... on one track; each sees its own frames.
 
-    An agent leaves `agents` in the step in which it ends. Spaces, seeds, bounds of actions and info
-    are those of `RacingVectorEnv`; `episode_statistics` is in the info of the step in which an
-    agent ends.
+    An agent leaves `agents` in the step that ends its episode. Spaces, seeds, bounds of actions and
+    info are those of `RacingVectorEnv`. The info of an agent's last step has `episode_statistics`.
 
     Args:
-        num_agents: cars.
-        max_cycles: steps until truncation, if that is sooner than `max_ticks`.
-        render_mode: one of `rendering.RENDER_MODES`; `render()` follows the first car that still
-            drives.
+        num_agents: number of cars.
+        max_cycles: steps until truncation, if that is before `max_ticks`.
+        render_mode: one of `rendering.RENDER_MODES`. `render()` follows the first car whose
+            episode has not ended.
         **options: see `RacingVectorEnv`.
 
     Raises:
@@ -89,7 +88,7 @@ class RacingParallelEnv(ParallelEnv):
         return self._vector.single_action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Start a race: (observations, infos) by agent. There are no options; they are ignored."""
+        """Start a race: (observations, infos) by agent. `options` are ignored."""
         seed = None if seed is None else whole_seed(seed)
         observation, info = self._vector.reset(seed=seed)
         self.agents = list(self.possible_agents)

@@ -1,4 +1,4 @@
-"""What `render()` returns in every face of the environment."""
+"""The pictures that `render()` returns, for every interface of the environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envs.racing.engine import Engine
 from envs.racing.show.view import render_view
 
 RENDER_MODES = ("rgb_array", "state_pixels")
-"""A large antialiased view from behind the car, and the newest frame that the policy sees."""
+"""A large antialiased view from behind the car, or the newest frame that the policy sees."""
 
 
 def check_render_mode(mode: str | None, where: str) -> None:
@@ -20,7 +20,7 @@ def check_render_mode(mode: str | None, where: str) -> None:
 
 
 def large_view(engine: Engine, world: int, agent: int) -> np.ndarray:
-    """(H, W, 3) uint8, one car from behind with the cars around it."""
+    """(H, W, 3) uint8, a view from behind one car."""
     return render_view(
         engine.tracks[world].track,
         engine.cars[world],

@@ -1,7 +1,7 @@
-"""Frames from elsewhere, made into the observations that a policy was trained on.
+"""Turns frames of another environment into the observations that a policy was trained on.
 
-The engine stacks, shrinks and greys its frames itself. A policy that drives another source of
-96x96 RGB frames, above all Gymnasium's own CarRacing-v3, needs the same done outside of it.
+The engine itself stacks, shrinks and greys its frames. Other sources of 96x96 RGB frames, such as
+Gymnasium's CarRacing-v3, need the same steps, which are here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ else is drawn left of column 12 in the indicator rows, which begin at 84."""
 
 
 def push(stack: np.ndarray, frame: np.ndarray, fill: bool = False) -> None:
-    """Put the newest frame on a stack (frame_stack, ...) in place; `fill` starts an episode."""
+    """Add the newest frame to a stack (frame_stack, ...) in place; `fill` starts an episode."""
     if fill:
         stack[:] = frame
         return
@@ -27,10 +27,10 @@ def push(stack: np.ndarray, frame: np.ndarray, fill: bool = False) -> None:
 
 
 class FrameStack:
-    """Stacks single frames as the engine does: oldest first, filled with the first at a reset.
+    """Stacks single frames as the engine does: oldest first; a reset fills it with the first frame.
 
-    A frame is uint8 (size, size) for a grey `spec`, (size, size, 3) for RGB; observations have
-    `spec.shape` and are the caller's to keep.
+    A frame is uint8, (size, size) for a grey `spec` and (size, size, 3) for RGB. Observations have
+    `spec.shape` and are copies.
     """
 
     def __init__(self, spec: ObservationSpec) -> None:
@@ -40,13 +40,13 @@ class FrameStack:
         self._empty = True
 
     def reset(self, frame: np.ndarray) -> np.ndarray:
-        """The observation at an episode's first frame."""
+        """The observation for the first frame of an episode."""
         push(self._stack, self._checked(frame), fill=True)
         self._empty = False
         return self._observation()
 
     def push(self, frame: np.ndarray) -> np.ndarray:
-        """The observation after the next frame; call it once per decision, not per tick."""
+        """The observation for the next frame; call it once per decision, not per tick."""
         if self._empty:
             raise RuntimeError("an episode's first frame goes to reset(), the others to push()")
         push(self._stack, self._checked(frame))
@@ -64,12 +64,13 @@ class FrameStack:
 class FrameAdapter:
     """Turns one car's stream of 96x96 RGB frames into a policy's observations.
 
-    Grey is the engine's luminance, rounded as there; size 64 is an area average of 96.
+    Grey is the luminance that the engine computes, with the same rounding. Size 64 is an area
+    average of 96.
 
     Args:
-        spec: what the policy was trained on.
-        mask_score: blacken the score that CarRacing-v3 writes into the picture's lower left
-            corner. The engine never draws it, since it tells a policy its own return.
+        spec: the observations that the policy was trained on.
+        mask_score: blacken the score that CarRacing-v3 writes into the lower left corner. The
+            engine never draws it, because it would show the policy its own return.
     """
 
     def __init__(self, spec: ObservationSpec, *, mask_score: bool = False) -> None:
@@ -78,11 +79,11 @@ class FrameAdapter:
         self._stack = FrameStack(spec)
 
     def reset(self, frame: np.ndarray) -> np.ndarray:
-        """The observation, of `spec.shape`, at an episode's first frame, uint8 (96, 96, 3)."""
+        """The observation, of `spec.shape`, for an episode's first frame, uint8 (96, 96, 3)."""
         return self._stack.reset(self.convert(frame))
 
     def push(self, frame: np.ndarray) -> np.ndarray:
-        """The observation after the frame of the next decision, `spec.action_repeat` ticks on.
+        """The observation for the frame of the next decision, `spec.action_repeat` ticks later.
 
         Raises:
             ValueError: a frame of another shape or type.
@@ -107,7 +108,7 @@ class FrameAdapter:
         else:
             values = frame.astype(np.float64)
         if self.spec.size != SOURCE_SIZE:
-            import cv2  # here, as most policies see frames at their full size
+            import cv2  # here, because most policies see frames of full size
 
             size = (self.spec.size, self.spec.size)
             values = cv2.resize(values, size, interpolation=cv2.INTER_AREA)

@@ -15,7 +15,7 @@ HUD_ROWS = 12 / 96
 """Share of the picture's height that the indicators take."""
 
 DARKEN = 2
-"""What CarRacing's shrinking takes from every channel that is not black."""
+"""CarRacing's shrinking makes every channel that is not black darker by this much."""
 
 Camera = namedtuple(
     "Camera",
@@ -45,7 +45,7 @@ def make_camera(*, size: int, grey: bool, stack: int, indicators: bool, zoom_in:
 @kernel(counted=False)
 def zoom_at(camera, tick):
     """Window pixels per unit after `tick` ticks since the reset."""
-    t = (tick + 1) * DT  # the reset itself makes one step
+    t = (tick + 1) * DT  # a reset makes one step
     if not camera.zoom_in or t >= 1.0:
         return ZOOM
     return START_ZOOM * (1.0 - t) + ZOOM * t

@@ -1,4 +1,4 @@
-"""A painted track: a track with its texture, and a handle by which kernels reach the texture."""
+"""A painted track: a track with its texture, and a handle through which kernels read it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_picture(h):
 
 
 def _aligned(texels: int) -> np.ndarray:
-    """(texels,) uint16 that begin with a cache line."""
+    """(texels,) uint16, aligned to a cache line."""
     room = np.empty(texels + LINE, np.uint16)
     first = -room.ctypes.data // room.itemsize % LINE
     return room[first : first + texels]
@@ -41,7 +41,7 @@ class PaintedTrack(KernelTrack):
     """A track with its texture and its handles for kernels.
 
     Attributes:
-        picture: () PICTURE, the handle of the texture; for the others see `KernelTrack`.
+        picture: () PICTURE, the handle of the texture. `KernelTrack` describes the others.
     """
 
     def __init__(self, track: Track) -> None:

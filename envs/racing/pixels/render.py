@@ -1,12 +1,12 @@
 """Frames: the pixels of CarRacing-v3 by table look-up.
 
 A frame is sampled from the track's prefiltered texture through the inverse of the camera's affine
-map, a row of texel addresses and then a row of look-ups at a time (`sample`). The car that the
-camera follows always has the same place in the picture and is blended from small coverage tables;
-other cars, and the zoom of CarRacing's first second, take the general path with supersampling.
-Indicator bars are rectangles with fractional coverage.
+map. For each row of pixels, `sample` computes a row of texel addresses and then looks them up. The
+car that the camera follows is always at the same place in the picture, and is blended from small
+coverage tables. Other cars, and the zoom of CarRacing's first second, are supersampled. Indicator
+bars are rectangles with fractional coverage.
 
-The score text of CarRacing is left out: it shows the policy its own return.
+CarRacing's score text is left out, because it would show the policy its own return.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _channels(rgb, grey: bool) -> np.ndarray:
 
 
 def _packed(rgb: np.ndarray, grey: bool) -> np.ndarray:
-    """Colours as they come out of the reference's shrinking, packed into uint32 values."""
+    """Colours after the reference's shrinking, packed into uint32 values."""
     shrunk = np.where(rgb > 0, np.maximum(np.floor(rgb) - DARKEN, 0), 0)
     if grey:
         return np.round(shrunk @ LUMINANCE).astype(np.uint32)
@@ -124,7 +124,7 @@ def fresh_lut(lut, shade, look):
 
 @kernel(inline="always")
 def _inside(start, delta, size, texels):
-    """Whether all of start + c * delta, 0 <= c < size, lie in [0, texels)."""
+    """Whether start + c * delta lies in [0, texels) for all 0 <= c < size."""
     end = start + (size - 1) * delta
     return min(start, end) >= 0 and max(start, end) < texels
 
@@ -135,7 +135,7 @@ def _formula_addresses(line, first, last, x, y, dx, dy, shares):
 
     x, y, dx, dy: the row's first point in units, and the step per pixel.
     """
-    # Divisions in a loop of their own, which vectorises.
+    # The divisions have a separate loop, which LLVM can vectorise.
     for c in range(first, last):
         line[c] = grass_bins(x + dx * c, y + dy * c)
     for c in range(first, last):
@@ -201,7 +201,7 @@ def _ground(picture, lut, camera, zoom, x, y, angle, frame, line, shares):
             _formula_addresses(line, 0, first, wx, wy, dx, dy, shares)
             _formula_addresses(line, last, size, wx, wy, dx, dy, shares)
         else:
-            # Where 32 bits are too few for the coordinates, the texture is out of sight.
+            # If 32 bits are too few for the coordinates, the texture is out of sight.
             beyond = max(abs(u), abs(v)) >= FAR
             at_u, at_v = (-FAR, -FAR) if beyond else (u, v)
             edge_addresses(
@@ -231,7 +231,7 @@ def _bar(frame, camera, values, left, right, top, bottom):
         left, right = right, left
     if top > bottom:
         top, bottom = bottom, top
-    # The reference fills the outline's pixels as well.
+    # The reference also fills the pixels of the outline.
     scale_x, scale_y = camera.size / WINDOW_WIDTH, camera.size / WINDOW_HEIGHT
     x0, x1 = math.floor(left) * scale_x, (math.floor(right) + 1) * scale_x
     y0, y1 = math.floor(top) * scale_y, (math.floor(bottom) + 1) * scale_y

@@ -29,7 +29,7 @@ def _every(value: int, vector=_VECTOR) -> ir.Constant:
 
 
 def _spread(builder, value) -> ir.Value:
-    """A scalar in every lane."""
+    """A vector with the scalar in every lane."""
     undefined = ir.Constant(_VECTOR, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
     return builder.shuffle_vector(first, undefined, _every(0))
@@ -40,7 +40,7 @@ def _narrow(builder, values) -> list[ir.Value]:
 
 
 def _ramp(builder, start, step) -> tuple[ir.Value, ir.Value]:
-    """A stack slot with start, start + step, ... and what to add to it for the next lanes."""
+    """A stack slot with start, start + step, ..., and the increment for the next lanes."""
     steps = ir.Constant(_VECTOR, list(range(LANES)))
     first = builder.add(_spread(builder, start), builder.mul(steps, _spread(builder, step)))
     slot = cgutils.alloca_once_value(builder, first)
@@ -59,7 +59,7 @@ def _for_blocks(builder, size):
 
 
 def _in_texture(builder, u, v, last_row, base) -> ir.Value:
-    """Addresses of texels in a texture of strips; u, v whole texels (see `texture`)."""
+    """Addresses of texels in a texture of strips; u, v are whole texels (see `texture`)."""
     strip = builder.ashr(u, _every(STRIP_BITS))
     row = builder.add(builder.mul(strip, last_row), v)
     return builder.add(builder.add(builder.shl(row, _every(STRIP_BITS)), u), base)
@@ -85,9 +85,9 @@ def _last_row(builder, height) -> ir.Value:
 
 @intrinsic
 def inner_addresses(_context, line, size, u, v, du, dv, height, base):
-    """Addresses of a row that lies in the texture as a whole.
+    """Addresses of a row that lies completely in the texture.
 
-    line: address of (size,) uint32, written; the rest int64, of which the low 32 bits count.
+    line: address of (size,) uint32, written. The others are int64; only their low 32 bits count.
     """
 
     def generate(_context, builder, _signature, arguments):
@@ -124,7 +124,7 @@ def edge_addresses(_context, line, size, u, v, du, dv, height, width, base, shif
         with _for_blocks(builder, size) as block:
             u, v = _advance(builder, columns), _advance(builder, rows)
             x, y = builder.ashr(u, _every(16)), builder.ashr(v, _every(16))
-            # Negative coordinates are huge as unsigned numbers.
+            # As unsigned numbers, negative coordinates are very large.
             inside = builder.and_(
                 builder.icmp_unsigned("<", x, width), builder.icmp_unsigned("<", y, height)
             )
@@ -155,7 +155,7 @@ def _look_up(store, pixel_bytes: int):
             first = builder.mul(index, ir.Constant(_I64, LANES // 2))
             begin = builder.mul(index, ir.Constant(_I64, LANES * pixel_bytes))
             for pair in range(LANES // 2):
-                # Loads are what this loop waits for: one brings two addresses.
+                # The loop is limited by loads, so one load brings two addresses.
                 at = builder.add(first, ir.Constant(_I64, pair))
                 both = builder.load(builder.gep(pairs, [at]))
                 low = builder.zext(builder.trunc(both, _I32), _I64)

@@ -1,8 +1,8 @@
 """Cars in a frame: coverage tables for the followed car, supersampling for any other.
 
-The car that the camera follows always stands at the same place, heading up; only its front wheels
-and the stripes on its turning wheels change. Its coverage of every pixel is therefore tabulated
-once per camera, over steering angles and wheel phases.
+The car that the camera follows is always at the same place and heads up. Only its front wheels and
+the stripes on its turning wheels change. So its coverage of every pixel is computed once per
+camera, in tables over steering angles and wheel phases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from envs.racing.sim.kernel import kernel
 HULL_RGB = (204, 0, 0)
 STRIPE_RGB = (77, 77, 77)
 OUTLINE = 0.5 / ZOOM
-"""Units by which polygons grow, since CarRacing's rasteriser fills their outline too."""
+"""Units by which polygons grow, because CarRacing's rasteriser also fills their outline."""
 
 STEER_STEPS = 33
 MAX_STEER = 0.46
@@ -28,7 +28,7 @@ BOX_ROWS, BOX_COLUMNS = 12, 6
 """Size in pixels of the box around the followed car; enough at the finest camera."""
 
 CAR_SIDE, CAR_END = 1.7, 2.7
-"""Units within which a car lies, front wheels turned, to its sides and ends."""
+"""Largest extent of a car with turned wheels, to its sides and to its ends, in units."""
 
 
 def _planes(polygon: np.ndarray, grow: float) -> np.ndarray:
@@ -185,7 +185,7 @@ def draw_any_car(frame, camera, look, zoom, right, up, angle, steer, wheels, hul
     for r in range(top, bottom + 1):
         for c in range(left, last + 1):
             hull, dark, light = 0, 0, 0
-            # Most of the box is beside a turned car; a pixel farther away than its own diagonal is.
+            # Most of the box is beside a turned car: skip pixels that are clearly outside of it.
             dx = (c + 0.5 - camera.centre_column) * across - right
             dy = (camera.centre_row - r - 0.5) * along - up
             x, y = cos * dx + sin * dy, cos * dy - sin * dx

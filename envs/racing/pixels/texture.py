@@ -5,13 +5,13 @@ every pair of them, fifteen blends; they appear wherever the area of a texel's f
 materials. Codes from `TILE_CODE` on name the road tile under the texel, so that a car that touches
 a tile repaints it by writing one entry of its own look-up table.
 
-Antialiasing happens here, offline: each texel is the box average over `WINDOW` x `WINDOW` fine
+Antialiasing is done here, in advance: each texel is the box average over `WINDOW` x `WINDOW` fine
 samples, about the footprint of one observation pixel. A pyramid of coarser levels serves the zoom
 of CarRacing's first second.
 
-A level lies in memory as vertical strips of `STRIP` texels, one strip after the other and each from
-top to bottom. A frame looks at a turned rectangle of about 200 x 150 texels; in strips it touches
-some 30 pages of memory, row by row it would touch one for every row of texels.
+A level is stored as vertical strips, `STRIP` texels wide, one after the other, each from top to
+bottom. A frame looks at a turned rectangle of about 200 x 150 texels. In strips it touches about 30
+pages of memory; stored row by row it would touch one page for every row of texels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from envs.racing.sim.track import GRASS_SIZE, PLAYFIELD, Track
 GRASS, LIGHT_GRASS, ROAD, WHITE, RED, VOID = range(6)
 MATERIALS = 6
 BLENDS = 16
-"""A pair blends in sixteenths; both ends are the pure codes."""
+"""A pair of materials blends in sixteenths; both ends are the pure codes."""
 TILE_CODE = MATERIALS + MATERIALS * (MATERIALS - 1) // 2 * (BLENDS - 1)
 
 MATERIAL_RGB = np.array(
@@ -47,7 +47,7 @@ SHADE_STEP = 2.55
 DENSITY = 3.0
 """Texels per unit of the finest level."""
 FINE = 2
-"""Fine samples per texel and axis, from which coverage is counted."""
+"""Fine samples per texel and axis, used to count coverage."""
 WINDOW = 4
 """Fine samples per axis in a texel's footprint."""
 LEVELS = 5
@@ -58,7 +58,7 @@ STRIP_BITS = 4
 STRIP = 1 << STRIP_BITS
 """Texels across a strip. Two rows of a strip share a cache line."""
 LINE = 32
-"""Texels in a cache line; levels begin at multiples."""
+"""Texels in a cache line; levels begin at multiples of it."""
 GRASS_BINS = 128
 """Bins of the grass pattern per axis where ground is computed by formula; a power of two."""
 VOID_BINS = GRASS_BINS * GRASS_BINS
@@ -87,7 +87,7 @@ def _pair_code(a, b, part):
 
 
 _GRASS_CODES = np.array([pair_code(GRASS, LIGHT_GRASS, part) for part in range(BLENDS + 1)])
-"""By sixteenths of light grass; a table, as branches on it would be guessed wrong."""
+"""By sixteenths of light grass. A table, because the CPU would often predict branches wrong."""
 
 
 def fixed_palette() -> np.ndarray:
@@ -119,8 +119,8 @@ def light_share(position, footprint):
 def light_shares(shares, footprint):
     """`light_share` over one period of the grass, sampled at the middles of GRASS_BINS bins.
 
-    shares: (GRASS_BINS + 1,) float64, written unless it holds them already; the last is the
-        footprint that the others belong to.
+    shares: (GRASS_BINS + 1,) float64, written unless it already holds these values; the last
+        entry is the footprint of the others.
     """
     if shares[GRASS_BINS] == footprint:
         return
@@ -141,7 +141,7 @@ def grass_bins(x, y):
 
 @kernel(inline="always")
 def grass_code(bins, share_x, share_y):
-    """Code of the ground without a track, in the bins of `grass_bins`.
+    """Code of the ground outside of the texture, for the bins of `grass_bins`.
 
     share_x, share_y: `light_shares` of the footprint across both axes, (GRASS_BINS,) float64.
     """
@@ -153,7 +153,7 @@ def grass_code(bins, share_x, share_y):
 
 @kernel
 def _fill_quad(fine, side, quad, x0, y0, step, code):
-    """Even-odd scanline fill of a quad into a block of fine samples."""
+    """Fill a quad in a block of fine samples, scanline by scanline, by the even-odd rule."""
     crossings = np.empty(4)
     y_low = min(min(quad[0, 1], quad[1, 1]), min(quad[2, 1], quad[3, 1]))
     y_high = max(max(quad[0, 1], quad[1, 1]), max(quad[2, 1], quad[3, 1]))
@@ -184,7 +184,7 @@ def _paint_level(quads, codes, origin_x, origin_y, density, pattern, texture):
     """Paint polygons (in order) over grass. texture: (H, W) uint16, written."""
     height, width = texture.shape
     texel = 1.0 / density
-    # Grass first: copies of the pattern where the level's period is whole, else by formula.
+    # Grass first: copies of the pattern if its period is a whole number of texels, else a formula.
     foot = WINDOW * texel / FINE
     if density == DENSITY:
         first_x, first_y = round(origin_x * density), round(origin_y * density)
@@ -271,7 +271,7 @@ def _paint_level(quads, codes, origin_x, origin_y, density, pattern, texture):
                     for sample in range(WINDOW * WINDOW):
                         code = fine[y + sample // WINDOW, x + sample % WINDOW]
                         tally[ROAD if code >= TILE_CODE else code] += 1
-                    # The two commonest materials blend; a third in one texel is left out.
+                    # The two most common materials blend; a third one is left out.
                     top, second = -1, -1
                     for material in range(MATERIALS):
                         if top < 0 or tally[material] > tally[top]:
@@ -293,7 +293,7 @@ def _grass_pattern() -> np.ndarray:
 
 @kernel
 def _into_strips(rows, out):
-    """Copy (H, W) texels into strips; what pads the last strip is never looked at."""
+    """Copy (H, W) texels into strips; the padding of the last strip is never read."""
     height, width = rows.shape
     for first in range(0, width, STRIP):
         run = min(STRIP, width - first)

@@ -1,4 +1,4 @@
-"""The locked ruler: what happened in a tick, what it pays, what ends an episode, and the metrics.
+"""Scoring: the quantities of a tick, its reward, the end of an episode, and the metrics.
 
 May import: `common`, `envs.racing.sim`.
 """

@@ -1,8 +1,8 @@
 """Whether a tick ends the episode, and why.
 
-Known fault kept for parity (preset carracing): the reference's `lap_complete_percent` does nothing,
-because tile 0 is first touched at reset; its lap ends only when every tile has been touched. The
-right value, laps by arc length, is `progress` in every info.
+Preset carracing keeps a known fault of CarRacing-v3: `lap_complete_percent` does nothing, because
+the car touches tile 0 at the reset. A lap ends only when every tile has been touched. The correct
+value, laps by arc length, is `progress` in every info.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from envs.racing.sim.kernel import kernel
     NO_PROGRESS,
     TIME_UP,
 ) = range(7)
-"""Why an episode ended; the first that holds counts. All but TIME_UP terminate, which truncates."""
+"""Why an episode ended; if several apply, the first counts. TIME_UP truncates, the others
+terminate."""
 
 
 Ticks = Annotated[int, Field(ge=0)]
@@ -33,17 +34,17 @@ Ticks = Annotated[int, Field(ge=0)]
 
 @config_class
 class EndingConfig:
-    """What ends an episode, beside `EnvConfig.max_ticks`, which truncates it.
+    """What ends an episode, apart from `EnvConfig.max_ticks`, which truncates it.
 
     Attributes:
         playfield: whether leaving CarRacing's playfield ends it.
-        finish: whether the finish ends it. Training may drive on until max_ticks instead: nothing
-            in the picture tells the finish, so the end of all reward there is noise to the value
-            function and, as good driving is worth more than nothing, a penalty for finishing.
-        off_track_limit: ticks in a row with all four wheels off the road that end it; 0 never.
-        stuck_limit: ticks in a row slower than stuck_speed that end it; 0 never.
-        stuck_speed: speed of a stuck car, units/s.
-        no_progress_limit: ticks without a new best progress that end it; 0 never.
+        finish: whether the finish ends it. With false, training continues until max_ticks. The
+            picture does not show the finish, so an ending there is noise to the value function. It
+            also works like a penalty, because no more reward follows.
+        off_track_limit: ticks in a row with all four wheels off the road that end it; 0 is off.
+        stuck_limit: ticks in a row slower than stuck_speed that end it; 0 is off.
+        stuck_speed: a slower car counts as stuck, units/s.
+        no_progress_limit: ticks without a new best progress that end it; 0 is off.
     """
 
     playfield: bool = True
@@ -55,17 +56,17 @@ class EndingConfig:
 
 
 Limits = namedtuple("Limits", ["max_ticks", *(field.name for field in fields(EndingConfig))])
-"""The endings as a kernel takes them."""
+"""The endings in the form that kernels take."""
 
 
 def make_limits(max_ticks: int, endings: EndingConfig) -> Limits:
-    """The endings of a configuration, and the ticks after which an episode is truncated."""
+    """`Limits` from a configuration of endings and the number of ticks until truncation."""
     return Limits(max_ticks, *astuple(endings))
 
 
 @kernel(inline="always", counted=False)
 def decide_ending(car, q, limits):
-    """Count the runs that limits are about, and mark the car's episode as ended if it has.
+    """Update the counters for the limits, and mark the car's episode if it has ended.
 
     Args:
         q: `Quantities` of the tick.

@@ -1,4 +1,4 @@
-"""What an episode is reported by: counted every tick, in native units, whatever is rewarded."""
+"""The metrics of an episode, counted every tick in native units, whatever the reward is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from envs.racing.sim.kernel import kernel
 def count(car, q, ending, reward):
     """Add one tick to a car's counters.
 
-    CarRacing-v3's own return is counted beside the configured one, so that differently shaped runs
-    compare.
+    It counts CarRacing-v3's own return beside the configured one, so that runs with different
+    rewards can be compared.
 
     Args:
         q: `Quantities` of the tick.
         ending: code of `endings`.
-        reward: what the tick paid.
+        reward: reward of the tick.
     """
     car.episode_return += reward
     car.off_ticks += q.off_track

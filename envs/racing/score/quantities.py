@@ -16,7 +16,7 @@ from envs.racing.sim.track import PLAYFIELD
 
 
 class Before(NamedTuple):
-    """What is remembered of a car from the end of the tick before.
+    """Values of a car at the end of the previous tick.
 
     Attributes:
         speed: units/s.
@@ -35,15 +35,15 @@ class Quantities(NamedTuple):
     """One tick of one car.
 
     Attributes:
-        new_tiles: tiles first touched, as a share of the lap's.
-        missed_tiles: number of tiles of the first lap passed without ever touching them.
+        new_tiles: tiles touched for the first time, as a share of all tiles.
+        missed_tiles: number of tiles of the first lap passed without touching them.
         arc_gained: credited arc length, units; see `sim.progress`.
-        lap_length: of the track, units.
-        new_best: whether the car is further than ever in this episode.
+        lap_length: length of the track, units.
+        new_best: whether this is the largest progress of the episode.
         at_finish: whether the last lap is complete.
-        finished: whether it was completed in this very tick.
-        wheels_off: share of the wheels off the road.
-        off_track: whether all four are.
+        finished: whether it was completed in this tick.
+        wheels_off: share of the wheels that are off the road.
+        off_track: whether all four wheels are off the road.
         beyond_playfield: whether the car has left CarRacing's playfield.
         corner_angle: heading change of the road over the next 21 units, rad.
         speed, speed_before: after and before the tick, units/s.
@@ -51,7 +51,7 @@ class Quantities(NamedTuple):
         steer: command, [-1, 1].
         steer_change: absolute difference to the command before.
         brake: command, [0, 1].
-        neighbours: what the car can tell of the others.
+        neighbours: the car's view of the other cars.
     """
 
     new_tiles: float
@@ -76,18 +76,19 @@ class Quantities(NamedTuple):
 
 @kernel(inline="always", counted=False)
 def remember(car):
-    """The car as `measure` needs it from before a tick."""
+    """The values from before a tick that `measure` needs."""
     return Before(car.speed, car.arc, car.steer_command, car.tiles_missed)
 
 
 @kernel(inline="always", counted=False)
 def measure(car, wheels, track, before, action, laps, neighbours):
-    """The quantities of the tick that a car has just made.
+    """The quantities of the tick that a car has just completed.
 
     Args:
         before: `remember(car)` from before the tick.
         action: (3,) controls of the tick.
-        laps: laps by arc length to the finish; 0 for CarRacing's finish, every tile touched.
+        laps: laps by arc length to the finish; 0 is CarRacing's finish, where every tile is
+            touched.
         neighbours: see `sim.neighbours`.
     """
     new_tiles = (car.tiles_visited - car.tiles_counted) / track.count
@@ -101,7 +102,7 @@ def measure(car, wheels, track, before, action, laps, neighbours):
     finished = at_finish and car.finish_tick == 0
     beyond_playfield = abs(origin_x(car)) > PLAYFIELD or abs(origin_y(car)) > PLAYFIELD
     off = wheels_off(wheels)
-    # Plain expressions only: numba compiles no long call with an `and`, `or` or `if` inside.
+    # Plain expressions only: numba cannot compile a long call with `and`, `or` or `if` inside.
     return Quantities(
         new_tiles=new_tiles,
         missed_tiles=car.tiles_missed - before.tiles_missed,

@@ -1,8 +1,8 @@
-"""What a tick pays: named reward terms, each a coefficient times a quantity.
+"""The reward of a tick: named terms, each a coefficient times a quantity.
 
-`RewardConfig` is the one list of terms. A field made by `term` is a coefficient with a place of its
-own in every table of terms; a field made by `parameter` only takes part in the formula of the term
-above it. A new term is one field there and one line of formula in `_pay_tick`.
+`RewardConfig` is the only list of terms. A field made by `term` is the coefficient of a term and
+has a column in every table of terms. A field made by `parameter` is a number in the formula of the
+term above it. A new term is one field there and one formula in `_pay_tick`.
 
 The reward of a step is the sum of its terms over the step's ticks.
 """
@@ -26,7 +26,7 @@ Positive = Annotated[float, Field(gt=0, le=1e6)]
 
 
 def term(default: float, meaning: str) -> float:
-    """A field of `RewardConfig`: the coefficient of a term that is paid and logged by its name."""
+    """A field of `RewardConfig`: the coefficient of a term, which is logged under its name."""
     return dataclasses.field(default=default, metadata={"meaning": meaning, "term": True})
 
 
@@ -51,7 +51,7 @@ def documented(config: type) -> type:
 class RewardConfig:
     """Coefficients of the reward's terms; penalties are negative numbers. Quantities are per tick.
 
-    Leaving the playfield, where that ends the episode, pays `playfield` and nothing else.
+    If leaving the playfield ends the episode, that tick pays `playfield` and nothing else.
     """
 
     tile: Number = term(0.0, "per lap's worth of tiles first touched (CarRacing pays 1000)")
@@ -104,7 +104,7 @@ Coefficients = namedtuple("Coefficients", [field.name for field in fields(Reward
 
 
 def make_coefficients(config: RewardConfig) -> Coefficients:
-    """The configuration as floats that a kernel takes."""
+    """The configuration as floats, in the form that kernels take."""
     return Coefficients(*(float(value) for value in astuple(config)))
 
 
@@ -134,7 +134,7 @@ def _pay_tick(terms, c, q):
 
 @kernel(inline="always", counted=False)
 def _pay_ending(terms, c, ending):
-    """What is paid once, by the reason why the episode ended."""
+    """The terms that are paid once, for the reason why the episode ended."""
     if ending == LEFT_ROAD:
         terms[COLUMN.off_track] += c.off_track_end
     elif ending == STUCK:
@@ -154,7 +154,7 @@ def total(terms):
 
 @kernel(counted=False)
 def pay(terms, c, q, ending):
-    """Add what one tick pays to the terms of a step.
+    """Add the reward of one tick to the terms of a step.
 
     Args:
         terms: (len(TERMS),) float64.
@@ -162,10 +162,10 @@ def pay(terms, c, q, ending):
         ending: code of `endings`.
 
     Returns:
-        What the tick pays in all.
+        The total reward of the tick.
     """
     if ending == LEFT_PLAYFIELD:
-        # The reference replaces this tick's whole reward.
+        # The reference replaces the whole reward of this tick.
         terms[COLUMN.playfield] += c.playfield
         return c.playfield
     before = total(terms)

@@ -1,4 +1,4 @@
-"""Scores one tick of one car: measures it, judges whether it ends the episode, pays and counts."""
+"""Scores one tick of one car: its quantities, whether it ends the episode, reward and metrics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from envs.racing.sim.kernel import kernel
 
 
 class Rules(NamedTuple):
-    """What a car is scored by.
+    """The rules for scoring a car.
 
     Attributes:
-        laps: laps by arc length to the finish; 0 for CarRacing's finish, every tile touched.
+        laps: laps by arc length to the finish; 0 is CarRacing's finish, where every tile is
+            touched.
         limits: what ends the episode.
-        coefficients: what is paid.
+        coefficients: coefficients of the reward.
     """
 
     laps: float
@@ -27,7 +28,7 @@ class Rules(NamedTuple):
 
 
 def make_rules(config: EnvConfig, reward: RewardConfig, endings: EndingConfig) -> Rules:
-    """The rules of a configuration as a kernel takes them."""
+    """The rules of a configuration, in the form that kernels take."""
     return Rules(
         laps=float(config.laps) if config.preset == "race" else 0.0,
         limits=make_limits(config.max_ticks, endings),
@@ -37,7 +38,7 @@ def make_rules(config: EnvConfig, reward: RewardConfig, endings: EndingConfig) -
 
 @kernel(inline="always", counted=False)
 def score_tick(car, wheels, track, before, action, rules, neighbours, terms):
-    """Score the tick that a car has just made.
+    """Score the tick that a car has just completed.
 
     Args:
         before: `quantities.remember(car)` from before the tick.

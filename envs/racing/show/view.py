@@ -1,7 +1,8 @@
-"""Pictures for people: the world of the observations, drawn with care instead of speed.
+"""Pictures for people: the same world as in the observations, drawn for quality instead of speed.
 
-Heading up, like the policy's camera, but isotropic, wider and antialiased. Nothing here feeds a
-policy, so colours and details are free; where road, kerbs, grass squares and cars are is not.
+The car heads up, as in the policy's camera, but the view is wider, antialiased and has the same
+scale in both directions. No policy sees these pictures, so colours and details differ. The
+positions of road, kerbs, grass squares and cars are the same.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _FINE = 1 << _SHIFT
 """cv2 takes coordinates as integers, here in sixteenths of a pixel."""
 _CAR_SAMPLES, _CAR_REACH = 4, 4.0
 _SHADOW = np.array([0.35, -0.45])
-"""Where shadows fall, in world units: the sun stands still while the camera turns."""
+"""Direction of shadows, in world units; it does not turn with the camera."""
 _EDGE_WIDTH, _VERGE_WIDTH = 0.38, 0.9
 _LINE_ROWS, _LINE_SQUARES, _LINE_SQUARE = 2, 16, 0.85
 _GRAIN = ((0.10, 1.0), (0.35, 1.3), (2.0, 1.6))
@@ -69,7 +70,7 @@ _ENGINE = np.array([(-0.22, -0.65), (0.22, -0.65), (0.12, -1.75), (-0.12, -1.75)
 _FLAP = np.array([(-1.0, -2.15), (1.0, -2.15), (1.0, -2.0), (-1.0, -2.0)])
 
 Screen = Callable[[np.ndarray], np.ndarray]
-"""(..., 2) world units to (..., 2) int32 pixels in sixteenths, whole numbers at pixel centres."""
+"""Maps (..., 2) world units to (..., 2) int32 sixteenths of a pixel, whole at pixel centres."""
 
 
 def render_view(
@@ -88,11 +89,11 @@ def render_view(
     Args:
         track: the track.
         cars: (agents,) CAR records; wheels: (agents, 4) WHEEL records.
-        agent: whom the camera follows.
-        width, height: of the picture, in pixels.
+        agent: number of the car that the camera follows.
+        width, height: size of the picture in pixels.
         zoom: pixels per unit; by default the smaller side shows UNITS_ACROSS units.
-        painted: (tiles or more,) truth values, the tiles that the followed car has touched; they
-            are drawn a little darker.
+        painted: (tiles or more,) truth values: whether the followed car has touched a tile. Touched
+            tiles are drawn a little darker.
 
     Returns:
         (height, width, 3) uint8 RGB.
@@ -135,14 +136,14 @@ def render_map(
     Args:
         track: the track.
         cars: (agents,) CAR records.
-        size: (width, height) in pixels, or both at once.
-        agent: whose dot has a bright rim.
-        background: RGB around the road.
+        size: (width, height) in pixels, or one number for both.
+        agent: number of the car whose dot has a bright rim.
+        background: RGB colour around the road.
 
     Returns:
         (height, width, 3) uint8 RGB.
     """
-    import cv2  # here, as training needs no pictures for people
+    import cv2  # here, because training does not need it
 
     width, height = (size, size) if isinstance(size, int) else size
     line = track.centreline[:, :2]
@@ -178,11 +179,12 @@ def car_position(car: np.void) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _grass(density: float, side: float) -> tuple[np.ndarray, float]:
-    """Square of grass `side` units wide, which are whole periods of CarRacing's pattern.
+    """A square of grass, `side` units wide: a whole number of periods of CarRacing's pattern.
 
     Returns:
         (pixels, pixels, 4) uint8 with a corner of the pattern at its origin, and its true density,
-        near `density` pixels per unit. cv2 warps four channels in half the time of three.
+        which is close to `density` pixels per unit. The fourth channel is for speed: cv2 warps four
+        channels in half the time of three.
     """
     import cv2
 
@@ -213,7 +215,7 @@ def _ground(place, to_screen, centre, size, zoom, reach) -> np.ndarray:
 
     period = 2 * GRASS_SIZE
     texture, density = _grass(min(zoom, 12.0), math.ceil(2 * reach / period + 1) * period)
-    # World place of the texture's first corner, beyond all that is visible.
+    # World position of the texture's first corner, outside of the visible part.
     corner = np.floor((place - reach) / period) * period
     shift = (corner + 0.5 / density - place) @ to_screen.T + centre - 0.5
     affine = np.column_stack([to_screen / density, shift])
@@ -278,7 +280,7 @@ def _draw_start(picture: np.ndarray, track: Track, screen: Screen) -> None:
 
 
 def _draw_car(picture, pixel, zoom, car, wheels, rgb, camera_angle) -> None:
-    """Draw one car around `pixel`, on a supersampled copy of what lies under it."""
+    """Draw one car around `pixel`, on a supersampled copy of that part of the picture."""
     import cv2
 
     margin = math.ceil(_CAR_REACH * zoom)

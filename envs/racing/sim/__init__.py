@@ -1,4 +1,4 @@
-"""The world: tracks, the car, and progress along the road. It knows no pixels and no reward.
+"""The world: tracks, the car, and progress along the road. It has no pixels and no reward.
 
 May import: `common`.
 """

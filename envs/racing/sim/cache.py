@@ -1,4 +1,4 @@
-"""Machine code of kernels on disk: where it is kept, and what happens when a file is damaged."""
+"""The disk cache of compiled kernels: its directory, and how damaged files are handled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 
 def candidates() -> list[Path]:
-    """Directories in which caches are looked for, the best first.
+    """Possible directories for the cache, best first.
 
     NUMBA_CACHE_DIR, else XDG_CACHE_HOME, else ~/.cache; then the directory for temporary files,
     where other processes of the same user find it again.
@@ -28,7 +28,7 @@ def candidates() -> list[Path]:
 
 
 def find_directory() -> Path | None:
-    """The first candidate's directory for the present code that can be written, if there is one."""
+    """The first candidate that can be written, for the present code; None if there is none."""
     digest = hashlib.sha256(numba.__version__.encode())
     package = Path(__file__).parents[1]
     for source in sorted(package.rglob("*.py")):
@@ -37,7 +37,7 @@ def find_directory() -> Path | None:
         directory = candidate / f"kernels-{digest.hexdigest()[:16]}"
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Cached kernels are executed: nobody else may have put them there.
+            # Cached kernels are executed, so nobody else may write them.
             if directory.stat().st_uid == os.getuid():
                 tempfile.TemporaryFile(dir=directory).close()  # root passes os.access everywhere
                 return directory
@@ -47,15 +47,15 @@ def find_directory() -> Path | None:
 
 
 class DamagedError(Exception):
-    """A file of the cache is not what was written."""
+    """A file of the cache has changed since it was written."""
 
 
 class KernelCache(FunctionCache):
     """Numba's cache of one function. A damaged file is removed and its kernel compiled again.
 
     Args:
-        function: what is compiled.
-        directory: of the whole engine's cache; numba keeps a folder for each source file in it.
+        function: the function to compile.
+        directory: the cache of the whole engine; numba makes a folder in it for each source file.
     """
 
     def __init__(self, function, directory: Path) -> None:
@@ -77,7 +77,7 @@ class KernelCache(FunctionCache):
         try:
             return super().load_overload(sig, target_context)
         except Exception as error:  # a file that is not ours can raise anything
-            # The other files have probably met the same fate.
+            # The other files are probably damaged too.
             for path in self._directory.rglob("*.nb[ic]"):
                 with contextlib.suppress(OSError):
                     path.unlink()
@@ -88,7 +88,7 @@ class KernelCache(FunctionCache):
             return None
 
     def save_overload(self, sig, data) -> None:
-        """Keep a compiled function, if the disk takes it."""
+        """Save a compiled function if the disk has room."""
         try:
             super().save_overload(sig, data)
         except OSError as error:
@@ -99,7 +99,8 @@ class KernelCache(FunctionCache):
 class _CheckedFile(IndexDataCacheFile):
     """Numba's index and data files, each followed by the SHA-256 of its content.
 
-    Unpickling ignores the bytes that follow, and would take most kinds of damage for machine code.
+    Unpickling ignores the bytes after the content. Without the hash, it would not notice most
+    damage.
     """
 
     @contextlib.contextmanager
@@ -130,7 +131,7 @@ _said: set[str] = set()
 
 
 def _say(message: str) -> None:
-    """Tell the user on stderr; the same thing only once in a process."""
+    """Print a message on stderr, each message only once per process."""
     if message not in _said:
         _said.add(message)
         print(f"racing: {message}", file=sys.stderr, flush=True)

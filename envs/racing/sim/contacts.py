@@ -13,7 +13,7 @@ from envs.racing.sim.track import GRID_CELL, GRID_HALF
 TOUCH = 0.02
 """Gap below which Box2D reports two polygons as touching: twice its polygon radius."""
 HULL_BOXES = np.array([(0, 120, 60, 10), (0, -105, 50, 15), (0, 15, 20, 105)], np.float64) * SIZE
-"""Boxes (x, y, half width, half length) that stand for the hull where it touches tiles."""
+"""Boxes (x, y, half width, half length) that replace the hull in contacts with tiles."""
 HULL_REACH = math.hypot(60, 130) * SIZE
 
 
@@ -42,13 +42,13 @@ def _box_touches(planes, quad, x, y, fx, fy, half_width, half_length):
 
 @kernel(counted=False)
 def touch(car, wheels, track, visited, contacted, fresh):
-    """Contacts at the present pose: which wheels are on the road, and which tiles are new.
+    """Contacts at the current pose: which wheels are on the road, and which tiles are new.
 
     Args:
         track: `TrackArrays` of the car's track.
         visited: (MAX_TILES,) uint8, set where a wheel touches.
         contacted: (MAX_TILES,) uint8, set where a wheel or the hull touches.
-        fresh: (MAX_TILES,) int32, written: the tiles that are contacted for the first time.
+        fresh: (MAX_TILES,) int32, written: the tiles that are touched for the first time.
 
     Returns:
         Index of one touched tile, or -1; number of entries of `fresh`.
