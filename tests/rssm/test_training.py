@@ -355,7 +355,7 @@ def test_a_finished_run_says_so_when_it_is_resumed(finished, tmp_path, capfd):
     shutil.copytree(finished[0], copy)
     before = weights(copy / "checkpoints" / "final.pt")
     resume(copy)
-    assert "all 6 updates are trained" in capfd.readouterr().out
+    assert "training is finished after 6 updates" in capfd.readouterr().out
     assert equal(before, weights(copy / "checkpoints" / "final.pt"))
 
 
